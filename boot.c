@@ -1,0 +1,1136 @@
+/* boot.c: how processes find and trust each other: the environment, cards, the handshake of every port.
+ * SPDX-License-Identifier: MIT
+ *
+ * All of it is pure: plain data in, plain data out, no socket, no clock. control.c moves the bytes.
+ *
+ * Place. Each value comes from the options, else GRIDCOMM_..., else the variables of the launcher, a row in a table.
+ * What is half said is an error that names the variable: a job of which one process believes to be alone would hang.
+ *
+ * Cards. A process tells about its host (identity, addresses) and itself (port, byte order, cluster). In the table of all
+ * cards a host stands once and ranks refer to it. Everything decoded comes from outside: every length and range is
+ * checked before it is used, and memory is asked for only in proportion to the bytes that are there.
+ *
+ * Handshake. Four messages of fixed length prove to both sides that the other knows the job key: each sends a nonce and
+ * an HMAC-SHA-256 over a label of its role and the whole transcript (both nonces, purpose, job, both ranks). The labels
+ * differ, so a MAC sent back to its maker proves nothing; the transcript names whom the connector meant, so an answer
+ * cannot be fetched from another rank. Without a key the HMAC runs with an empty one: same way, no proof.
+ * The first four bytes of the connector's proof, which both sides compute, name the connection from then on (id).
+ * gci_shake_wants() never asks for a byte that follows the handshake, so the stream behind it starts clean.
+ */
+#include "gridcomm_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- place ---------------------------------------------------------------------------------------------------- */
+
+/* A launcher and the variables by which it tells a process its place. root: a list "host:port,..."; else host and port. */
+typedef struct boot_launcher { const char *name, *rank, *size, *root, *host, *port; } boot_launcher;
+static const boot_launcher boot_launchers[] = {
+    { "gridcomm", "GRIDCOMM_RANK", "GRIDCOMM_SIZE", "GRIDCOMM_ROOT", NULL, NULL },
+    { "torchrun", "RANK", "WORLD_SIZE", NULL, "MASTER_ADDR", "MASTER_PORT" },
+};
+
+enum { PLACE_FD_MAX = 1 << 20 };    /* no Linux process has more descriptors by default */
+
+typedef struct place_finder {
+    const char *(*look_up)(void *user, const char *name);
+    void       *user;
+    gci_place  *place;
+    char       *text;               /* GCI_TEXT bytes */
+} place_finder;
+
+static const char *place_get(const place_finder *f, const char *name)
+{
+    const char *value = name ? f->look_up(f->user, name) : NULL;
+    return value && value[0] ? value : NULL;        /* set but empty is as good as not set */
+}
+
+static int place_wrong(const place_finder *f, const char *name, const char *value, const char *why)
+{
+    snprintf(f->text, GCI_TEXT, "%s=%.80s: %s", name, value, why);
+    return GC_ERR_CONFIG;
+}
+
+/* A whole decimal number in lo .. hi; anything before or behind it is an error. */
+static int place_number(const place_finder *f, const char *name, const char *value, int lo, int hi, int *out)
+{
+    char why[64], *end;
+    long number;
+
+    errno = 0;
+    number = value[0] >= '0' && value[0] <= '9' ? strtol(value, &end, 10) : (end = NULL, -1);
+    if (!end || *end)
+        return place_wrong(f, name, value, "not a number");
+    if (errno || number < lo || number > hi) {
+        snprintf(why, sizeof why, "not between %d and %d", lo, hi);
+        return place_wrong(f, name, value, why);
+    }
+    *out = (int)number;
+    return GC_OK;
+}
+
+/* One "host:port" or "[v6]:port" of bytes characters; name and list are for the error text. */
+static int place_root(const place_finder *f, const char *name, const char *list, const char *entry, size_t bytes)
+{
+    gci_place *p = f->place;
+    const char *host = entry, *colon = NULL;
+    char port[8];
+    size_t host_bytes;
+    int number, err;
+
+    for (size_t i = 0; i < bytes; i++)
+        if (entry[i] == ':')
+            colon = entry + i;
+    if (!colon || colon == entry)
+        return place_wrong(f, name, list, "not host:port,[v6]:port,...");
+    host_bytes = (size_t)(colon - entry);
+    if (host[0] == '[' && host_bytes > 2 && host[host_bytes - 1] == ']') {
+        host++;
+        host_bytes -= 2;
+    } else if (memchr(host, ':', host_bytes) || host[0] == '[') {
+        return place_wrong(f, name, list, "an IPv6 address needs brackets: [v6]:port");
+    }
+    if (p->roots == GCI_ROOTS_MAX || host_bytes >= sizeof p->root[0].host)
+        return place_wrong(f, name, list, "too many or too long addresses");
+    snprintf(port, sizeof port, "%.*s", (int)gci_min(bytes - (size_t)(colon + 1 - entry), sizeof port - 1), colon + 1);
+    if ((err = place_number(f, name, port, 1, UINT16_MAX, &number)) < 0)
+        return place_wrong(f, name, list, "a port is a number between 1 and 65535");
+    memcpy(p->root[p->roots].host, host, host_bytes);
+    p->root[p->roots].host[host_bytes] = 0;
+    p->root[p->roots++].port = (uint16_t)number;
+    return GC_OK;
+}
+
+static int place_roots(const place_finder *f, const char *name, const char *list)
+{
+    for (const char *at = list;; at++) {
+        size_t bytes = strcspn(at, ",");
+        int err = place_root(f, name, list, at, bytes);
+        if (err < 0)
+            return err;
+        at += bytes;
+        if (!*at)
+            return GC_OK;
+    }
+}
+
+/* torchrun's way: a host (IPv6 without brackets) and a port, each in a variable of its own. */
+static int place_master(const place_finder *f, const boot_launcher *l, const char *host)
+{
+    const char *port = place_get(f, l->port);
+    gci_place *p = f->place;
+    int number, err;
+
+    if (!port) {
+        snprintf(f->text, GCI_TEXT, "%s is set, but %s is not", l->host, l->port);
+        return GC_ERR_CONFIG;
+    }
+    if ((err = place_number(f, l->port, port, 1, UINT16_MAX, &number)) < 0)
+        return err;
+    if (strlen(host) >= sizeof p->root[0].host)
+        return place_wrong(f, l->host, host, "too long");
+    memcpy(p->root[0].host, host, strlen(host) + 1);
+    p->root[0].port = (uint16_t)number;
+    p->roots = 1;
+    return GC_OK;
+}
+
+/* Rank and size: from the options, each else from the first launcher that says either. */
+static int place_rank(const place_finder *f, const gc_options *options, const boot_launcher **said)
+{
+    gci_place *p = f->place;
+    const char *rank = NULL, *size = NULL, *rank_name = "gc_options.rank";
+    const boot_launcher *l = boot_launchers;
+    int err;
+
+    p->rank = options ? options->rank : -1;
+    p->ranks = options ? options->ranks : 0;
+    snprintf(p->launcher, sizeof p->launcher, "%s", p->rank >= 0 || p->ranks > 0 ? "options" : "none");
+    for (size_t i = 0; i < GCI_COUNT(boot_launchers) && !rank && !size; i++) {
+        l = &boot_launchers[i];
+        rank = place_get(f, l->rank);
+        size = place_get(f, l->size);
+    }
+    *said = rank || size ? l : NULL;
+    if (p->rank < 0 && rank) {
+        rank_name = l->rank;
+        snprintf(p->launcher, sizeof p->launcher, "%s", l->name);
+        if ((err = place_number(f, l->rank, rank, 0, GCI_RANKS_MAX - 1, &p->rank)) < 0)
+            return err;
+    }
+    if (p->ranks <= 0 && size && (err = place_number(f, l->size, size, 1, GCI_RANKS_MAX, &p->ranks)) < 0)
+        return err;
+    if (p->rank < 0 && p->ranks <= 0) {
+        p->rank = 0;
+        p->ranks = 1;
+    } else if (p->rank < 0) {
+        snprintf(f->text, GCI_TEXT, "%s is set, but %s is not", size ? l->size : "gc_options.ranks", size ? l->rank : "GRIDCOMM_RANK");
+        return GC_ERR_CONFIG;
+    } else if (p->ranks <= 0) {
+        snprintf(f->text, GCI_TEXT, "%s is set, but %s is not", rank_name, *said ? l->size : "GRIDCOMM_SIZE");
+        return GC_ERR_CONFIG;
+    }
+    if (p->rank >= p->ranks || p->ranks > GCI_RANKS_MAX) {
+        snprintf(f->text, GCI_TEXT, "%s=%d: a job of %d ranks has ranks 0 to %d, and at most %d of them", rank_name, p->rank,
+                 p->ranks, p->ranks - 1, GCI_RANKS_MAX);
+        return GC_ERR_CONFIG;
+    }
+    return GC_OK;
+}
+
+static int place_rendezvous(const place_finder *f, const gc_options *options, const boot_launcher *said)
+{
+    const char *value;
+    gci_place *p = f->place;
+
+    if (options && options->root && options->root[0])
+        return place_roots(f, "gc_options.root", options->root);
+    for (size_t i = 0; i < GCI_COUNT(boot_launchers); i++) {
+        const boot_launcher *l = &boot_launchers[i];
+        if ((value = place_get(f, l->root)) != NULL)
+            return place_roots(f, l->root, value);
+        if ((l == said || !said) && p->ranks > 1 && (value = place_get(f, l->host)) != NULL)
+            return place_master(f, l, value);
+    }
+    if (p->ranks == 1)
+        return GC_OK;
+    snprintf(f->text, GCI_TEXT, "rank %d of %d has no rendezvous: set GRIDCOMM_ROOT=host:port%s%s", p->rank, p->ranks,
+             said && said->host ? " or " : "", said && said->host ? said->host : "");
+    return GC_ERR_CONFIG;
+}
+
+static int place_key_file(const place_finder *f, const char *path)
+{
+    uint8_t data[GCI_KEY_MAX + 2];          /* the longest key and its end of line */
+    FILE *file = fopen(path, "rbe");
+    size_t bytes;
+    bool failed;
+
+    if (!file)
+        return place_wrong(f, "GRIDCOMM_KEY_FILE", path, "cannot be opened");
+    bytes = fread(data, 1, sizeof data, file);
+    failed = ferror(file) != 0 || !feof(file);
+    fclose(file);
+    if (bytes && data[bytes - 1] == '\n')
+        bytes--;
+    if (bytes && data[bytes - 1] == '\r')
+        bytes--;
+    if (failed || bytes > GCI_KEY_MAX)
+        return place_wrong(f, "GRIDCOMM_KEY_FILE", path, "cannot be read, or longer than 256 bytes");
+    if (!bytes)
+        return place_wrong(f, "GRIDCOMM_KEY_FILE", path, "empty");
+    memcpy(f->place->key, data, bytes);
+    f->place->key_bytes = bytes;
+    return GC_OK;
+}
+
+static int place_key(const place_finder *f, const gc_options *options)
+{
+    const char *key = options && options->key && options->key[0] ? options->key : place_get(f, "GRIDCOMM_KEY");
+    const char *path;
+
+    if (!key) {
+        path = place_get(f, "GRIDCOMM_KEY_FILE");
+        return path ? place_key_file(f, path) : GC_OK;
+    }
+    if (strlen(key) > GCI_KEY_MAX) {
+        snprintf(f->text, GCI_TEXT, "the job key (GRIDCOMM_KEY) is longer than %d bytes", GCI_KEY_MAX);
+        return GC_ERR_CONFIG;               /* its value belongs into no text */
+    }
+    f->place->key_bytes = strlen(key);
+    memcpy(f->place->key, key, f->place->key_bytes);
+    return GC_OK;
+}
+
+static bool boot_is_cluster(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] <= ' ' || text[i] > '~')
+            return false;
+    return bytes < GCI_CLUSTER_MAX;
+}
+
+static int place_rest(const place_finder *f, const gc_options *options)
+{
+    const char *cluster = options && options->cluster && options->cluster[0] ? options->cluster : place_get(f, "GRIDCOMM_CLUSTER");
+    const char *fd = place_get(f, "GRIDCOMM_LISTEN_FD"), *insecure = place_get(f, "GRIDCOMM_INSECURE");
+    gci_place *p = f->place;
+    int number = 0, err;
+
+    if (cluster && !boot_is_cluster(cluster, strlen(cluster)))
+        return place_wrong(f, "GRIDCOMM_CLUSTER", cluster, "not a path of up to 127 printable characters");
+    if (cluster)
+        memcpy(p->cluster, cluster, strlen(cluster) + 1);
+    if (fd && (err = place_number(f, "GRIDCOMM_LISTEN_FD", fd, 0, PLACE_FD_MAX, &p->listen_fd)) < 0)
+        return err;
+    if (insecure && (err = place_number(f, "GRIDCOMM_INSECURE", insecure, 0, 1, &number)) < 0)
+        return err;
+    p->insecure = number == 1 || (options && options->insecure == 1);
+    return GC_OK;
+}
+
+GCI int gci_place_find(const gc_options *options, const char *(*look_up)(void *user, const char *name), void *user,
+                       gci_place *place, char error_text[GCI_TEXT])
+{
+    place_finder f = { look_up, user, place, error_text };
+    const boot_launcher *said;
+    int err;
+
+    memset(place, 0, sizeof *place);
+    place->listen_fd = -1;
+    error_text[0] = 0;
+    if ((err = place_rank(&f, options, &said)) < 0 || (err = place_rendezvous(&f, options, said)) < 0
+        || (err = place_key(&f, options)) < 0 || (err = place_rest(&f, options)) < 0)
+        return err;
+    if (place->ranks == 1)
+        place->roots = 0;                   /* alone: nobody to meet */
+    return GC_OK;
+}
+
+/* ---- bytes in and out ------------------------------------------------------------------------------------------ */
+
+/* A writer without a buffer counts. A reader that was asked for more than there is stays bad and gives zeros. */
+typedef struct boot_writer { uint8_t *to; size_t bytes; } boot_writer;
+typedef struct boot_reader { const uint8_t *from; size_t left; bool bad; } boot_reader;
+
+static void boot_put(boot_writer *w, const void *data, size_t bytes)
+{
+    if (w->to && bytes)
+        memcpy(w->to + w->bytes, data, bytes);
+    w->bytes += bytes;
+}
+
+static void boot_put8(boot_writer *w, uint8_t v) { boot_put(w, &v, 1); }
+static void boot_put16(boot_writer *w, uint16_t v) { uint8_t b[2]; gci_put16(b, v); boot_put(w, b, sizeof b); }
+static void boot_put32(boot_writer *w, uint32_t v) { uint8_t b[4]; gci_put32(b, v); boot_put(w, b, sizeof b); }
+static void boot_put64(boot_writer *w, uint64_t v) { uint8_t b[8]; gci_put64(b, v); boot_put(w, b, sizeof b); }
+
+static void boot_get(boot_reader *r, void *data, size_t bytes)
+{
+    if (r->bad || bytes > r->left) {
+        r->bad = true;
+        memset(data, 0, bytes);
+        return;
+    }
+    if (bytes)
+        memcpy(data, r->from, bytes);
+    r->from += bytes;
+    r->left -= bytes;
+}
+
+static uint8_t boot_get8(boot_reader *r) { uint8_t b; boot_get(r, &b, 1); return b; }
+static uint16_t boot_get16(boot_reader *r) { uint8_t b[2]; boot_get(r, b, sizeof b); return gci_get16(b); }
+static uint32_t boot_get32(boot_reader *r) { uint8_t b[4]; boot_get(r, b, sizeof b); return gci_get32(b); }
+static uint64_t boot_get64(boot_reader *r) { uint8_t b[8]; boot_get(r, b, sizeof b); return gci_get64(b); }
+
+/* A text of printable characters that must fit with its end. */
+static void boot_get_text(boot_reader *r, char *text, size_t room, size_t bytes)
+{
+    if (bytes >= room) {
+        r->bad = true;
+        text[0] = 0;
+        return;
+    }
+    boot_get(r, text, bytes);
+    text[bytes] = 0;
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] < ' ' || text[i] > '~')
+            r->bad = true;
+}
+
+/* ---- cards ------------------------------------------------------------------------------------------------------ */
+
+enum { CARD_HEAD_BYTES = 8, CARD_ADDR_LEAST = 16 };     /* wire bytes: before the texts; of the shortest address */
+
+/*   0 family  1 prefix  2 flags  3 bytes of name  4 index  8 speed  12 ip (4, or 16 and scope 4)  name */
+static void card_put_addr(boot_writer *w, const gci_ifaddr *a)
+{
+    size_t name = strnlen(a->name, sizeof a->name - 1);
+
+    boot_put8(w, a->addr.family);
+    boot_put8(w, a->prefix);
+    boot_put8(w, a->flags);
+    boot_put8(w, (uint8_t)name);
+    boot_put32(w, a->index);
+    boot_put32(w, a->speed);
+    boot_put(w, a->addr.ip, a->addr.family == 4 ? 4 : 16);
+    if (a->addr.family == 6)
+        boot_put32(w, a->addr.scope);
+    boot_put(w, a->name, name);
+}
+
+static void card_get_addr(boot_reader *r, gci_ifaddr *a)
+{
+    size_t name;
+
+    memset(a, 0, sizeof *a);
+    a->addr.family = boot_get8(r);
+    a->prefix = boot_get8(r);
+    a->flags = boot_get8(r);
+    name = boot_get8(r);
+    a->index = boot_get32(r);
+    a->speed = boot_get32(r);
+    if ((a->addr.family != 4 && a->addr.family != 6) || a->prefix > (a->addr.family == 4 ? 32 : 128)) {
+        r->bad = true;
+        return;
+    }
+    boot_get(r, a->addr.ip, a->addr.family == 4 ? 4 : 16);
+    if (a->addr.family == 6)
+        a->addr.scope = boot_get32(r);
+    boot_get_text(r, a->name, sizeof a->name, name);
+}
+
+static bool boot_is_link_local(const gci_addr *a)
+{
+    return a->family == 4 ? a->ip[0] == 169 && a->ip[1] == 254 : a->ip[0] == 0xfe && (a->ip[1] & 0xc0) == 0x80;
+}
+
+GCI void gci_card_fill(gci_full_card *card, const char *id, const char *name, const char *cluster, uint16_t port,
+                       const gci_ifaddr *addr, int n)
+{
+    const uint16_t probe = 1;
+
+    memset(card, 0, sizeof *card);
+    snprintf(card->id, sizeof card->id, "%s", id);
+    for (size_t i = 0; i + 1 < sizeof card->name && name[i]; i++)      /* a kernel takes any bytes for a name */
+        card->name[i] = name[i] > ' ' && name[i] <= '~' ? name[i] : '?';
+    snprintf(card->cluster, sizeof card->cluster, "%s", cluster);
+    card->port = port;
+    card->big_endian = *(const uint8_t *)&probe == 0;
+    for (int local = 0; local < 2; local++)
+        for (int i = 0; i < n && card->addrs < GCI_CARD_ADDRS_MAX; i++) {
+            const gci_ifaddr *a = &addr[i];
+            if (a->flags & GCI_IF_LOOPBACK || gci_addr_is_loopback(&a->addr) || boot_is_link_local(&a->addr) != (local == 1))
+                continue;
+            card->addr[card->addrs++] = *a;
+        }
+}
+
+/*   0 version  2 port  4 big endian  5 bytes of id  6 of name  7 of cluster  8 addresses  9 id  name  cluster  addresses */
+GCI size_t gci_card_encode(const gci_full_card *card, uint8_t out[GCI_CARD_BYTES_MAX])
+{
+    boot_writer w = { out, 0 };
+
+    boot_put16(&w, GCI_PROTOCOL_VERSION);
+    boot_put16(&w, card->port);
+    boot_put8(&w, card->big_endian);
+    boot_put8(&w, (uint8_t)strlen(card->id));
+    boot_put8(&w, (uint8_t)strlen(card->name));
+    boot_put8(&w, (uint8_t)strlen(card->cluster));
+    boot_put8(&w, (uint8_t)card->addrs);
+    boot_put(&w, card->id, strlen(card->id));
+    boot_put(&w, card->name, strlen(card->name));
+    boot_put(&w, card->cluster, strlen(card->cluster));
+    for (int i = 0; i < card->addrs; i++)
+        card_put_addr(&w, &card->addr[i]);
+    return w.bytes;
+}
+
+GCI int gci_card_decode(gci_full_card *card, const uint8_t *data, size_t bytes)
+{
+    boot_reader r = { data, bytes, false };
+    unsigned version, id, name, cluster, addrs;
+
+    memset(card, 0, sizeof *card);
+    version = boot_get16(&r);
+    card->port = boot_get16(&r);
+    card->big_endian = boot_get8(&r);
+    id = boot_get8(&r);
+    name = boot_get8(&r);
+    cluster = boot_get8(&r);
+    addrs = boot_get8(&r);
+    if (r.bad || version != GCI_PROTOCOL_VERSION || !card->port || card->big_endian > 1 || !id || addrs > GCI_CARD_ADDRS_MAX)
+        return GC_ERR_PROTOCOL;
+    boot_get_text(&r, card->id, sizeof card->id, id);
+    boot_get_text(&r, card->name, sizeof card->name, name);
+    boot_get_text(&r, card->cluster, sizeof card->cluster, cluster);
+    card->addrs = (int)addrs;
+    for (unsigned i = 0; i < addrs && !r.bad; i++)
+        card_get_addr(&r, &card->addr[i]);
+    if (r.bad || r.left || !boot_is_cluster(card->cluster, strlen(card->cluster)))
+        return GC_ERR_PROTOCOL;
+    return GC_OK;
+}
+
+/* ---- the table of all cards --------------------------------------------------------------------------------------- */
+
+/* Wire form, sizes first so that memory is asked for once and never for more than the bytes there can fill:
+ *   0 version  2 zero  4 ranks  8 hosts  12 addresses  16 bytes of clusters  20 zero  24 job
+ *   hosts:    bytes of id, of name, addresses, id, name, addresses
+ *   clusters: texts, each with its end
+ *   ranks:    host 4, place of the cluster text 4, port 2, big endian 1, zero 1 */
+enum { TABLE_HEAD_BYTES = 32, TABLE_HOST_LEAST = 4, TABLE_RANK_BYTES = 12,
+       TABLE_HOST_MOST = 3 + GCI_HOST_ID_BYTES + GCI_HOST_NAME_BYTES + GCI_CARD_ADDRS_MAX * 48, TABLE_FAN = 8 };
+
+_Static_assert(sizeof(gci_host) + GCI_CARD_ADDRS_MAX * sizeof(gci_ifaddr) + sizeof(gci_card) + GCI_CLUSTER_MAX <= 1024 + 512,
+               "a table fits into 512 B * ranks + 1 KiB * hosts");
+
+GCI void gci_table_free(gci_env *env, gci_table *t)
+{
+    gci_free(env, t->card);
+    gci_free(env, t->host);         /* and the addresses behind it */
+    gci_free(env, t->clusters);
+    memset(t, 0, sizeof *t);
+}
+
+/* One block for hosts and, behind them, all addresses. */
+static int table_alloc(gci_env *env, gci_table *t, int ranks, int hosts, size_t addrs, size_t cluster_bytes, gci_ifaddr **addr)
+{
+    memset(t, 0, sizeof *t);
+    t->card = gci_alloc(env, (size_t)ranks * sizeof *t->card);
+    t->host = gci_alloc(env, (size_t)hosts * sizeof *t->host + addrs * sizeof **addr);
+    t->clusters = gci_alloc(env, cluster_bytes);
+    if (!t->card || !t->host || !t->clusters) {
+        gci_table_free(env, t);
+        return GC_ERR_NOMEM;
+    }
+    t->ranks = ranks;
+    t->hosts = hosts;
+    *addr = (gci_ifaddr *)(void *)(t->host + hosts);
+    return GC_OK;
+}
+
+/* What gathering finds out before it knows how much to allocate. */
+typedef struct table_draft { uint64_t hash; int first, host; } table_draft;    /* of host i: its first rank; of rank i: its host */
+
+static uint64_t table_hash(const char *text)
+{
+    uint64_t h = UINT64_C(14695981039346656037);        /* FNV-1a; every hit is compared in full */
+    for (; *text; text++)
+        h = (h ^ (uint8_t)*text) * UINT64_C(1099511628211);
+    return h;
+}
+
+static int table_find_host(const table_draft *draft, int hosts, uint8_t *const card[], const size_t bytes[], const gci_full_card *c)
+{
+    uint64_t hash = table_hash(c->id);
+    gci_full_card other;
+
+    for (int h = 0; h < hosts; h++)
+        if (draft[h].hash == hash && gci_card_decode(&other, card[draft[h].first], bytes[draft[h].first]) == GC_OK
+            && strcmp(other.id, c->id) == 0)
+            return h;
+    return -1;
+}
+
+static size_t table_cluster(gci_table *t, size_t *used, const char *text)
+{
+    size_t at = 0;
+    while (at < *used && strcmp(t->clusters + at, text) != 0)
+        at += strlen(t->clusters + at) + 1;
+    if (at == *used) {
+        memcpy(t->clusters + at, text, strlen(text) + 1);
+        *used += strlen(text) + 1;
+    }
+    return at;
+}
+
+static int table_count(int ranks, uint8_t *const card[], const size_t bytes[], table_draft *draft, int *hosts, size_t *addrs,
+                       size_t *cluster_bytes)
+{
+    gci_full_card c;
+
+    *hosts = 0;
+    *addrs = *cluster_bytes = 0;
+    for (int r = 0; r < ranks; r++) {
+        int err = gci_card_decode(&c, card[r], bytes[r]);
+        if (err < 0)
+            return err;
+        *cluster_bytes += strlen(c.cluster) + 1;
+        draft[r].host = table_find_host(draft, *hosts, card, bytes, &c);
+        if (draft[r].host < 0) {
+            draft[*hosts].first = r;
+            draft[*hosts].hash = table_hash(c.id);
+            draft[r].host = (*hosts)++;
+            *addrs += (size_t)c.addrs;
+        }
+    }
+    return GC_OK;
+}
+
+GCI int gci_table_gather(gci_env *env, uint64_t job, int ranks, uint8_t *const card[], const size_t bytes[], gci_table *t)
+{
+    table_draft *draft = gci_alloc(env, (size_t)ranks * sizeof *draft);
+    size_t addrs, cluster_bytes, used = 0;
+    gci_full_card c;
+    gci_ifaddr *addr;
+    int hosts, err;
+
+    memset(t, 0, sizeof *t);
+    if (!draft)
+        return GC_ERR_NOMEM;
+    if ((err = table_count(ranks, card, bytes, draft, &hosts, &addrs, &cluster_bytes)) < 0
+        || (err = table_alloc(env, t, ranks, hosts, addrs, cluster_bytes, &addr)) < 0)
+        goto end;
+    t->job = job;
+    for (int r = 0; r < ranks; r++) {
+        int h = draft[r].host;
+        gci_card_decode(&c, card[r], bytes[r]);         /* has succeeded before */
+        t->card[r] = (gci_card){ .host = h, .port = c.port, .big_endian = c.big_endian,
+                                 .cluster = t->clusters + table_cluster(t, &used, c.cluster) };
+        if (draft[h].first != r)
+            continue;
+        memcpy(t->host[h].id, c.id, sizeof c.id);
+        memcpy(t->host[h].name, c.name, sizeof c.name);
+        memcpy(addr, c.addr, (size_t)c.addrs * sizeof *addr);
+        t->host[h].addrs = c.addrs;
+        t->host[h].addr = addr;
+        addr += c.addrs;
+    }
+end:
+    gci_free(env, draft);
+    return err;
+}
+
+/* Bytes of the cluster texts in use: the furthest that a card refers to, and its end. */
+static size_t table_cluster_bytes(const gci_table *t)
+{
+    size_t end = 1;
+    for (int r = 0; r < t->ranks; r++)
+        end = gci_max(end, (size_t)(t->card[r].cluster - t->clusters) + strlen(t->card[r].cluster) + 1);
+    return end;
+}
+
+GCI size_t gci_table_encode(const gci_table *t, uint8_t *out)
+{
+    boot_writer w = { out, 0 };
+    size_t addrs = 0, cluster_bytes = table_cluster_bytes(t);
+
+    for (int h = 0; h < t->hosts; h++)
+        addrs += (size_t)t->host[h].addrs;
+    boot_put32(&w, GCI_PROTOCOL_VERSION);
+    boot_put32(&w, (uint32_t)t->ranks);
+    boot_put32(&w, (uint32_t)t->hosts);
+    boot_put32(&w, (uint32_t)addrs);
+    boot_put32(&w, (uint32_t)cluster_bytes);
+    boot_put32(&w, 0);
+    boot_put64(&w, t->job);
+    for (int h = 0; h < t->hosts; h++) {
+        boot_put8(&w, (uint8_t)strlen(t->host[h].id));
+        boot_put8(&w, (uint8_t)strlen(t->host[h].name));
+        boot_put8(&w, (uint8_t)t->host[h].addrs);
+        boot_put(&w, t->host[h].id, strlen(t->host[h].id));
+        boot_put(&w, t->host[h].name, strlen(t->host[h].name));
+        for (int i = 0; i < t->host[h].addrs; i++)
+            card_put_addr(&w, &t->host[h].addr[i]);
+    }
+    boot_put(&w, t->clusters, cluster_bytes);
+    for (int r = 0; r < t->ranks; r++) {
+        boot_put32(&w, (uint32_t)t->card[r].host);
+        boot_put32(&w, (uint32_t)(t->card[r].cluster - t->clusters));
+        boot_put16(&w, t->card[r].port);
+        boot_put16(&w, t->card[r].big_endian);
+    }
+    return w.bytes;
+}
+
+GCI size_t gci_table_bytes_max(int ranks)
+{
+    return TABLE_HEAD_BYTES + (size_t)ranks * (TABLE_HOST_MOST + GCI_CLUSTER_MAX + TABLE_RANK_BYTES);
+}
+
+static int table_get_hosts(boot_reader *r, gci_table *t, gci_ifaddr *addr, size_t addrs)
+{
+    for (int h = 0; h < t->hosts && !r->bad; h++) {
+        unsigned id = boot_get8(r), name = boot_get8(r), n = boot_get8(r);
+        boot_get_text(r, t->host[h].id, sizeof t->host[h].id, id);
+        boot_get_text(r, t->host[h].name, sizeof t->host[h].name, name);
+        if (r->bad || !id || n > GCI_CARD_ADDRS_MAX || n > addrs)
+            return GC_ERR_PROTOCOL;
+        t->host[h].addrs = (int)n;
+        t->host[h].addr = addr;
+        for (unsigned i = 0; i < n; i++)
+            card_get_addr(r, addr++);
+        addrs -= n;
+    }
+    return r->bad || addrs ? GC_ERR_PROTOCOL : GC_OK;
+}
+
+static int table_get_clusters(boot_reader *r, char *text, size_t bytes)
+{
+    boot_get(r, text, bytes);
+    if (r->bad || text[bytes - 1])
+        return GC_ERR_PROTOCOL;
+    for (size_t at = 0; at < bytes; at += strlen(text + at) + 1)
+        if (!boot_is_cluster(text + at, strlen(text + at)))
+            return GC_ERR_PROTOCOL;
+    return GC_OK;
+}
+
+static int table_get_ranks(boot_reader *r, gci_table *t, size_t cluster_bytes)
+{
+    for (int i = 0; i < t->ranks; i++) {
+        uint32_t host = boot_get32(r), cluster = boot_get32(r);
+        unsigned port = boot_get16(r), big_endian = boot_get16(r);
+        if (r->bad || host >= (uint32_t)t->hosts || cluster >= cluster_bytes || (cluster && t->clusters[cluster - 1]) || !port
+            || big_endian > 1)
+            return GC_ERR_PROTOCOL;
+        t->card[i] = (gci_card){ .host = (int)host, .port = (uint16_t)port, .big_endian = (uint8_t)big_endian,
+                                 .cluster = t->clusters + cluster };
+    }
+    return r->left ? GC_ERR_PROTOCOL : GC_OK;
+}
+
+GCI int gci_table_decode(gci_env *env, const uint8_t *data, size_t bytes, gci_table *t)
+{
+    boot_reader r = { data, bytes, false };
+    uint32_t version = boot_get32(&r), ranks = boot_get32(&r), hosts = boot_get32(&r), addrs = boot_get32(&r);
+    uint32_t cluster_bytes = boot_get32(&r), zero = boot_get32(&r);
+    uint64_t job = boot_get64(&r);
+    gci_ifaddr *addr;
+    int err;
+
+    memset(t, 0, sizeof *t);
+    if (r.bad || version != GCI_PROTOCOL_VERSION || zero || !ranks || ranks > GCI_RANKS_MAX || !hosts || hosts > ranks
+        || addrs > hosts * GCI_CARD_ADDRS_MAX || !cluster_bytes || cluster_bytes > ranks * GCI_CLUSTER_MAX)
+        return GC_ERR_PROTOCOL;
+    if (r.left < (size_t)ranks * TABLE_RANK_BYTES + (size_t)hosts * TABLE_HOST_LEAST + (size_t)addrs * CARD_ADDR_LEAST + cluster_bytes)
+        return GC_ERR_PROTOCOL;
+    if ((err = table_alloc(env, t, (int)ranks, (int)hosts, addrs, cluster_bytes, &addr)) < 0)
+        return err;
+    t->job = job;
+    if ((err = table_get_hosts(&r, t, addr, addrs)) < 0 || (err = table_get_clusters(&r, t->clusters, cluster_bytes)) < 0
+        || (err = table_get_ranks(&r, t, cluster_bytes)) < 0)
+        gci_table_free(env, t);
+    return err;
+}
+
+GCI void gci_table_card(const gci_table *t, int rank, gci_full_card *card)
+{
+    const gci_card *c = &t->card[rank];
+    const gci_host *h = &t->host[c->host];
+
+    memset(card, 0, sizeof *card);
+    memcpy(card->id, h->id, sizeof card->id);
+    memcpy(card->name, h->name, sizeof card->name);
+    snprintf(card->cluster, sizeof card->cluster, "%s", c->cluster);
+    card->port = c->port;
+    card->big_endian = c->big_endian;
+    card->addrs = h->addrs;
+    if (h->addrs)
+        memcpy(card->addr, h->addr, (size_t)h->addrs * sizeof *h->addr);
+}
+
+/* ---- the tree along which the table travels ------------------------------------------------------------------------ */
+
+/* One level: members (ascending) of each group form a tree of bounded fan-out in their order, so a parent is always of
+ * lower rank than its children and no cycle can be. The first of each group is the leader that goes to the level above.
+ *
+ *     sites:   0 ------------- 6 ---- 9            (leaders of sites)
+ *     hosts:   0 -- 2 -- 4     6 - 8  9            (leaders of hosts, within a site)
+ *     ranks:   0-1  2-3  4-5   6-7 8  9-10         (ranks, within a host)                                            */
+static int tree_level(gci_env *env, const int *member, int n, const int *group, int groups, int *leader, int *parent)
+{
+    int *start = gci_alloc(env, ((size_t)groups + 1 + (size_t)groups + (size_t)n) * sizeof *start), *used, *sorted;
+    int leaders = 0;
+
+    if (!start)
+        return GC_ERR_NOMEM;
+    used = start + groups + 1;
+    sorted = used + groups;
+    for (int i = 0; i < n; i++)
+        start[group[i] + 1]++;
+    for (int g = 0; g < groups; g++)
+        start[g + 1] += start[g];
+    for (int i = 0; i < n; i++) {
+        int *in = sorted + start[group[i]], at = used[group[i]]++;
+        in[at] = member[i];
+        if (at)
+            parent[member[i]] = in[(at - 1) / TABLE_FAN];
+        else
+            leader[leaders++] = member[i];
+    }
+    gci_free(env, start);
+    return leaders;
+}
+
+static size_t tree_site_bytes(const char *cluster)
+{
+    return strcspn(cluster, "/");
+}
+
+/* site[i]: number of the site of member i, counted in order of appearance. Returns how many. */
+static int tree_sites(const gci_table *t, const int *member, int n, int *site, int *first)
+{
+    int sites = 0;
+    for (int i = 0; i < n; i++) {
+        const char *c = t->card[member[i]].cluster;
+        int s = 0;
+        for (; s < sites; s++) {
+            const char *other = t->card[first[s]].cluster;
+            if (tree_site_bytes(c) == tree_site_bytes(other) && memcmp(c, other, tree_site_bytes(c)) == 0)
+                break;
+        }
+        if (s == sites)
+            first[sites++] = member[i];
+        site[i] = s;
+    }
+    return sites;
+}
+
+GCI int gci_table_parents(gci_env *env, const gci_table *t, int parent[])
+{
+    size_t n = (size_t)t->ranks;
+    int *member = gci_alloc(env, 3 * n * sizeof *member), *group, *leader, count, groups;
+
+    if (!member)
+        return GC_ERR_NOMEM;
+    group = member + n;
+    leader = group + n;
+    parent[0] = -1;
+    for (int r = 0; r < t->ranks; r++) {
+        member[r] = r;
+        group[r] = t->card[r].host;
+    }
+    if ((count = tree_level(env, member, t->ranks, group, t->hosts, leader, parent)) < 0)
+        goto end;
+    groups = tree_sites(t, leader, count, group, member);
+    if ((count = tree_level(env, leader, count, group, groups, member, parent)) < 0)
+        goto end;
+    memset(group, 0, n * sizeof *group);
+    count = tree_level(env, member, count, group, 1, leader, parent);
+end:
+    gci_free(env, member);
+    return count < 0 ? count : GC_OK;
+}
+
+/* ---- which address to try first ------------------------------------------------------------------------------------ */
+
+enum { CANDIDATE_NEAR, CANDIDATE_PUBLIC, CANDIDATE_PRIVATE, CANDIDATE_LINK_LOCAL };     /* best first */
+
+static bool candidate_same_network(const gci_ifaddr *a, const gci_ifaddr *b)
+{
+    unsigned bits = a->prefix, bytes = bits / 8;
+    uint8_t mask = (uint8_t)(0xff00 >> bits % 8);
+
+    return a->addr.family == b->addr.family && memcmp(a->addr.ip, b->addr.ip, bytes) == 0
+           && (bits % 8 == 0 || ((a->addr.ip[bytes] ^ b->addr.ip[bytes]) & mask) == 0);
+}
+
+/* RFC 1918, 100.64/10 (RFC 6598), IPv6 unique local (RFC 4193) */
+static bool candidate_private(const gci_addr *a)
+{
+    const uint8_t *ip = a->ip;
+    if (a->family == 6)
+        return (ip[0] & 0xfe) == 0xfc;
+    return ip[0] == 10 || (ip[0] == 172 && (ip[1] & 0xf0) == 16) || (ip[0] == 192 && ip[1] == 168)
+           || (ip[0] == 100 && (ip[1] & 0xc0) == 64);
+}
+
+/* The class of their address, or -1: loopback, unusable, or an address that this host owns itself. */
+static int candidate_class(const gci_full_card *mine, const gci_ifaddr *theirs)
+{
+    static const uint8_t any[16];
+    int class = candidate_private(&theirs->addr) ? CANDIDATE_PRIVATE : CANDIDATE_PUBLIC;
+
+    if (gci_addr_is_loopback(&theirs->addr) || memcmp(theirs->addr.ip, any, theirs->addr.family == 4 ? 4 : 16) == 0)
+        return -1;
+    if (boot_is_link_local(&theirs->addr))
+        class = CANDIDATE_LINK_LOCAL;
+    for (int i = 0; i < mine->addrs; i++) {
+        if (gci_addr_equal(&mine->addr[i].addr, &theirs->addr))
+            return -1;
+        if (class != CANDIDATE_LINK_LOCAL && candidate_same_network(&mine->addr[i], theirs))
+            class = CANDIDATE_NEAR;
+    }
+    return class;
+}
+
+/* IPv6 link-local: once by each interface of this host that has such an address itself; the scope is this host's. */
+static int candidate_scoped(const gci_full_card *mine, const gci_addr *to, gci_addr *out, int max)
+{
+    int n = 0;
+
+    if (to->family == 4 && max > 0) {
+        out[n++] = *to;
+        return n;
+    }
+    for (int i = 0; i < mine->addrs && n < max; i++)
+        if (mine->addr[i].addr.family == 6 && boot_is_link_local(&mine->addr[i].addr)) {
+            out[n] = *to;
+            out[n++].scope = mine->addr[i].index;
+        }
+    return n;
+}
+
+GCI int gci_candidates(const gci_full_card *mine, const gci_full_card *theirs, gci_addr *out, int max)
+{
+    static const gci_addr loopback[] = { { .family = 4, .ip = { 127, 0, 0, 1 } }, { .family = 6, .ip = { [15] = 1 } } };
+    int class[GCI_CARD_ADDRS_MAX], n = 0;
+
+    if (strcmp(mine->id, theirs->id) == 0) {
+        for (; n < max && n < (int)GCI_COUNT(loopback); n++) {
+            out[n] = loopback[n];
+            out[n].port = theirs->port;
+        }
+        return n;
+    }
+    for (int i = 0; i < theirs->addrs; i++)
+        class[i] = candidate_class(mine, &theirs->addr[i]);
+    for (int wanted = CANDIDATE_NEAR; wanted <= CANDIDATE_LINK_LOCAL; wanted++)
+        for (int i = 0; i < theirs->addrs && n < max; i++) {
+            gci_addr to = theirs->addr[i].addr;
+            if (class[i] != wanted)
+                continue;
+            to.port = theirs->port;
+            to.scope = 0;
+            if (wanted == CANDIDATE_LINK_LOCAL)
+                n += candidate_scoped(mine, &to, out + n, max - n);
+            else
+                out[n++] = to;
+        }
+    return n;
+}
+
+/* ---- the handshake --------------------------------------------------------------------------------------------------- */
+
+/* HELLO      0 "GCOM"  4 version  6 purpose  7 zero    8 from   12 to    16 ranks  20 zero  24 job  32 nonce
+ * CHALLENGE  0 "GCOM"  4 version  6 status   7 zero    8 job    16 ranks 20 rank   24 nonce  56 MAC
+ * PROOF      0 MAC
+ * VERDICT    0 status  1 zero
+ * The first 8 bytes of HELLO and CHALLENGE mean the same in every version to come. */
+static const uint8_t shake_magic[4] = { 'G', 'C', 'O', 'M' };
+static const char shake_acceptor_label[] = "gridcomm acceptor", shake_connector_label[] = "gridcomm connector";
+enum { SHAKE_SIGNED_BYTES = GCI_CHALLENGE_BYTES - GCI_MAC_BYTES };      /* of CHALLENGE */
+
+static void shake_mac(const gci_shake *s, const char *label, uint8_t out[GCI_MAC_BYTES])
+{
+    struct iovec parts[2] = { { (void *)(uintptr_t)label, strlen(label) + 1 },
+                              { (void *)(uintptr_t)s->transcript, sizeof s->transcript } };
+    gci_hmac(s->self.key, s->self.key_bytes, parts, 2, out);
+}
+
+static void shake_name(gci_shake *s, const uint8_t proof[GCI_MAC_BYTES])
+{
+    uint32_t id = gci_get32(proof);
+    s->id = id ? id : 1;
+}
+
+static void shake_start(gci_shake *s, const gci_shake_self *self, bool acceptor)
+{
+    memset(s, 0, sizeof *s);
+    s->self = *self;
+    s->acceptor = acceptor;
+    s->job = self->job;
+    s->peer = -1;
+    s->state = GCI_SHAKE_READS;
+}
+
+static void shake_await(gci_shake *s, enum gci_shake_step step, size_t bytes)
+{
+    s->step = (uint8_t)step;
+    s->state = GCI_SHAKE_READS;
+    s->have = 0;
+    s->want = bytes;
+}
+
+static void shake_fail(gci_shake *s, enum gci_refusal why)
+{
+    s->refusal = (uint8_t)why;
+    s->state = GCI_SHAKE_FAILED;
+}
+
+GCI void gci_shake_connect(gci_shake *s, const gci_shake_self *self, enum gci_purpose purpose, int to,
+                           const uint8_t nonce[GCI_NONCE_BYTES])
+{
+    uint8_t *hello = s->out;
+
+    shake_start(s, self, false);
+    s->purpose = (uint8_t)purpose;
+    s->peer = to;
+    memcpy(hello, shake_magic, sizeof shake_magic);
+    gci_put16(hello + 4, GCI_PROTOCOL_VERSION);
+    hello[6] = (uint8_t)purpose;
+    gci_put32(hello + 8, (uint32_t)self->rank);
+    gci_put32(hello + 12, (uint32_t)to);
+    gci_put32(hello + 16, (uint32_t)self->ranks);
+    gci_put64(hello + 24, self->job);
+    memcpy(hello + 32, nonce, GCI_NONCE_BYTES);
+    s->out_bytes = GCI_HELLO_BYTES;
+    memcpy(s->transcript, hello, GCI_HELLO_BYTES);
+    shake_await(s, GCI_SHAKE_CHALLENGE, GCI_CHALLENGE_BYTES);
+}
+
+GCI void gci_shake_accept(gci_shake *s, const gci_shake_self *self, const uint8_t nonce[GCI_NONCE_BYTES])
+{
+    shake_start(s, self, true);
+    memcpy(s->transcript + GCI_HELLO_BYTES + 24, nonce, GCI_NONCE_BYTES);   /* where CHALLENGE has it */
+    shake_await(s, GCI_SHAKE_HELLO, GCI_HELLO_BYTES);
+}
+
+GCI size_t gci_shake_wants(const gci_shake *s)
+{
+    return s->state == GCI_SHAKE_READS ? s->want - s->have : 0;
+}
+
+/* What is wrong with a HELLO that has the magic. */
+static enum gci_refusal shake_judge_hello(gci_shake *s)
+{
+    const uint8_t *hello = s->in;
+    uint32_t from = gci_get32(hello + 8), to = gci_get32(hello + 12);
+    uint64_t job = gci_get64(hello + 24);
+
+    s->peer_version = gci_get16(hello + 4);
+    if (s->peer_version != GCI_PROTOCOL_VERSION)
+        return GCI_REFUSE_VERSION;
+    s->purpose = hello[6];
+    s->peer_ranks = gci_get32(hello + 16);
+    if (s->purpose == 0 || s->purpose >= GCI_PURPOSES || hello[7] || gci_get32(hello + 20))
+        return GCI_REFUSE_PURPOSE;
+    if (s->purpose == GCI_PURPOSE_JOIN ? job != 0 : !s->self.job || job != s->self.job)
+        return GCI_REFUSE_JOB;
+    if (s->peer_ranks != (uint32_t)s->self.ranks)
+        return GCI_REFUSE_RANKS;
+    if (to != (uint32_t)s->self.rank)
+        return GCI_REFUSE_TO;
+    if (from >= (uint32_t)s->self.ranks || from == to)
+        return GCI_REFUSE_FROM;
+    s->peer = (int)from;
+    return GCI_REFUSE_NOT;
+}
+
+static void shake_hello(gci_shake *s)
+{
+    if (memcmp(s->in, shake_magic, sizeof shake_magic) != 0) {
+        shake_fail(s, GCI_REFUSE_STRANGER);             /* and not a byte in answer */
+        return;
+    }
+    memcpy(s->transcript, s->in, GCI_HELLO_BYTES);
+    s->refusal = (uint8_t)shake_judge_hello(s);
+    s->state = GCI_SHAKE_DECIDES;
+}
+
+/* A refusal is believed only under a right MAC, but for the version: another one may compute it otherwise. */
+static void shake_challenge(gci_shake *s)
+{
+    uint8_t mac[GCI_MAC_BYTES], status = s->in[6];
+    uint64_t job = gci_get64(s->in + 8);
+
+    s->peer_version = gci_get16(s->in + 4);
+    if (memcmp(s->in, shake_magic, sizeof shake_magic) != 0 || status >= GCI_REFUSALS) {
+        shake_fail(s, GCI_REFUSE_STRANGER);
+        return;
+    }
+    if (s->peer_version != GCI_PROTOCOL_VERSION) {
+        shake_fail(s, GCI_REFUSE_VERSION);
+        return;
+    }
+    memcpy(s->transcript + GCI_HELLO_BYTES, s->in, SHAKE_SIGNED_BYTES);
+    shake_mac(s, shake_acceptor_label, mac);
+    s->peer_ranks = gci_get32(s->in + 16);
+    if (!gci_equal_in_constant_time(mac, s->in + SHAKE_SIGNED_BYTES, sizeof mac))
+        shake_fail(s, GCI_REFUSE_KEY);
+    else if (status)
+        shake_fail(s, status);
+    else if (!job || (s->self.job && job != s->self.job))
+        shake_fail(s, GCI_REFUSE_JOB);
+    else if (gci_get32(s->in + 20) != (uint32_t)s->peer)
+        shake_fail(s, GCI_REFUSE_TO);
+    else if (s->peer_ranks != (uint32_t)s->self.ranks)
+        shake_fail(s, GCI_REFUSE_RANKS);
+    if (s->state == GCI_SHAKE_FAILED)
+        return;
+    s->job = job;
+    shake_mac(s, shake_connector_label, s->out);
+    shake_name(s, s->out);
+    s->out_bytes = GCI_MAC_BYTES;
+    shake_await(s, GCI_SHAKE_VERDICT, GCI_VERDICT_BYTES);
+}
+
+static void shake_proof(gci_shake *s)
+{
+    uint8_t mac[GCI_MAC_BYTES];
+
+    shake_mac(s, shake_connector_label, mac);
+    shake_name(s, mac);
+    s->refusal = gci_equal_in_constant_time(mac, s->in, sizeof mac) ? GCI_REFUSE_NOT : GCI_REFUSE_KEY;
+    s->state = GCI_SHAKE_DECIDES;
+}
+
+static void shake_verdict(gci_shake *s)
+{
+    if (s->in[0] >= GCI_REFUSALS || s->in[1] || s->in[2] || s->in[3])
+        shake_fail(s, GCI_REFUSE_STRANGER);
+    else if (s->in[0])
+        shake_fail(s, s->in[0]);
+    else
+        s->state = GCI_SHAKE_DONE;
+}
+
+GCI size_t gci_shake_feed(gci_shake *s, const uint8_t *data, size_t bytes)
+{
+    size_t take = gci_min(bytes, gci_shake_wants(s));
+
+    if (!take)
+        return 0;
+    memcpy(s->in + s->have, data, take);
+    s->have += take;
+    /* TCP can connect a socket to itself, at a port of its own choice that nobody listens on: our HELLO comes back. */
+    if (s->step == GCI_SHAKE_CHALLENGE && s->have >= GCI_HELLO_BYTES && memcmp(s->in, s->transcript, GCI_HELLO_BYTES) == 0)
+        shake_fail(s, GCI_REFUSE_STRANGER);
+    if (s->have < s->want)
+        return take;
+    switch (s->step) {
+    case GCI_SHAKE_HELLO:     shake_hello(s); break;
+    case GCI_SHAKE_CHALLENGE: shake_challenge(s); break;
+    case GCI_SHAKE_PROOF:     shake_proof(s); break;
+    default:                  shake_verdict(s); break;
+    }
+    return take;
+}
+
+static void shake_put_challenge(gci_shake *s)
+{
+    uint8_t *signed_part = s->transcript + GCI_HELLO_BYTES;     /* the nonce is there already */
+
+    memcpy(signed_part, shake_magic, sizeof shake_magic);
+    gci_put16(signed_part + 4, GCI_PROTOCOL_VERSION);
+    signed_part[6] = s->refusal;
+    gci_put64(signed_part + 8, s->self.job);
+    gci_put32(signed_part + 16, (uint32_t)s->self.ranks);
+    gci_put32(signed_part + 20, (uint32_t)s->self.rank);
+    memcpy(s->out, signed_part, SHAKE_SIGNED_BYTES);
+    shake_mac(s, shake_acceptor_label, s->out + SHAKE_SIGNED_BYTES);
+    s->out_bytes = GCI_CHALLENGE_BYTES;
+}
+
+GCI void gci_shake_decide(gci_shake *s, enum gci_refusal why)
+{
+    if (!s->refusal)
+        s->refusal = (uint8_t)why;
+    if (s->step == GCI_SHAKE_HELLO) {
+        shake_put_challenge(s);
+        shake_await(s, GCI_SHAKE_PROOF, GCI_MAC_BYTES);
+    } else {
+        memset(s->out, 0, GCI_VERDICT_BYTES);
+        s->out[0] = s->refusal;
+        s->out_bytes = GCI_VERDICT_BYTES;
+        s->state = GCI_SHAKE_DONE;
+    }
+    if (s->refusal)
+        s->state = GCI_SHAKE_FAILED;
+}
+
+GCI const char *gci_shake_text(const gci_shake *s, char text[GCI_TEXT])
+{
+    static const char *const plain[GCI_REFUSALS] = {
+        [GCI_REFUSE_NOT] = "no refusal",          [GCI_REFUSE_PURPOSE] = "does not take this kind of connection",
+        [GCI_REFUSE_JOB] = "another job",         [GCI_REFUSE_FROM] = "no such rank in the job",
+        [GCI_REFUSE_TO] = "is another rank",      [GCI_REFUSE_BUSY] = "busy",
+        [GCI_REFUSE_LEAVING] = "is leaving the job", [GCI_REFUSE_STARTED] = "the job has started already",
+        [GCI_REFUSE_FULL] = "holds as many links as it may",
+        [GCI_REFUSE_KEY] = "wrong key",           [GCI_REFUSE_STRANGER] = "does not speak gridcomm",
+    };
+
+    if (s->refusal == GCI_REFUSE_VERSION)
+        snprintf(text, GCI_TEXT, "speaks version %u, not %d", s->peer_version, GCI_PROTOCOL_VERSION);
+    else if (s->refusal == GCI_REFUSE_RANKS)
+        snprintf(text, GCI_TEXT, "wrong size: counts %u ranks, not %d", (unsigned)s->peer_ranks, s->self.ranks);
+    else if (s->refusal == GCI_REFUSE_TAKEN)
+        snprintf(text, GCI_TEXT, "rank %d is taken", s->acceptor ? s->peer : s->self.rank);
+    else
+        snprintf(text, GCI_TEXT, "%s", plain[s->refusal < GCI_REFUSALS ? s->refusal : GCI_REFUSE_STRANGER]);
+    return text;
+}

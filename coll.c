@@ -1,0 +1,1205 @@
+/* coll.c: the collectives: choice of an algorithm, cache of schedules, executor, signature check, public calls.
+ * SPDX-License-Identifier: MIT
+ *
+ * A collective call becomes a *run*: a schedule (sched.c), the user's buffers, scratch, and per step how many steps it
+ * still waits for. Starting a run posts what is ready; from then on it advances in the completion callbacks of its
+ * messages, whoever drives the I/O, so a non-blocking collective progresses in any gc_ call and a blocking one is start
+ * plus wait. Of the steps that are ready receives go first, then the others in list order.
+ *
+ * Who completes what: a run ends exactly once, in coll_end, which takes it out of the list of running collectives, drops
+ * the messages it still has posted and completes the user's request. While a run is being advanced (run->advancing) a
+ * failure is only noted, so nothing is freed under a caller's feet, however deep callbacks nest.
+ *
+ * It cannot deadlock: each rank's steps wait for earlier ones only, matching is in order, and the checker in the tests
+ * shows for every algorithm that all sends and receives pair up even if every send waits for its receiver.
+ *
+ * Agreement: the n-th collective of a communicator has sequence number n (30 bits), which is the tag of its messages, and
+ * a signature: the operation and a hash of the arguments that all ranks must give alike. Who sees another signature under
+ * the same number fails its own collective and floods a notice, by which all other members fail theirs; who comes to
+ * that number later remembers the notice. So every rank gets the error, even those whose messages would have matched.
+ * The last few signatures are kept for the questions (ASK) of those who still wait. A rank that cannot go on for a reason
+ * that nobody else sees (out of memory, a peer that only it cannot reach) tells the others in the same way.
+ *
+ * All state is guarded by the world's monitor. User-defined operations are called inside it: they must not call gc_.
+ *
+ * Memory, per communicator: COLL_PLANS_MAX schedules of COLL_PLANS_BYTES together; per running collective one block: 64
+ * bytes a step and the schedule's scratch (see sched.c); up to COLL_SPARES blocks of COLL_SPARE_BYTES wait for reuse, so
+ * that a loop of the same collectives allocates nothing.
+ */
+#include "gridcomm_int.h"
+
+#include <stdio.h>
+
+enum { COLL_SEQ_MASK = 0x3fffffff,      /* 30 bits: a tag */
+       COLL_KIND_SHIFT = 26,            /* signature: operation above, hash of the arguments below */
+       COLL_RECENT = 8,                 /* ended collectives whose signature is kept, for those who ask */
+       COLL_NOTICES = 8,                /* mismatches heard of before this rank came to them */
+       COLL_PLANS_MAX = 32,             /* schedules in the cache of one communicator ... */
+       COLL_PLANS_BYTES = 1 << 20,      /* ... and their bytes together */
+       COLL_SPARES = 4,                 /* blocks kept for reuse ... */
+       COLL_SPARE_BYTES = 64 * 1024,    /* ... unless larger than this */
+       COLL_ALIGN = 64,                 /* of scratch */
+       COLL_SWAP_BYTES = 4096,          /* a swapped reduction goes through a copy of so much at a time */
+       COLL_WIDE_BYTES = 1024,          /* up to here a message costs its wake-up, not its bytes: wide trees */
+       COLL_GATHER_FLAT = 16 * 1024,    /* bytes per rank above which a gather saves the copies of a tree's inner ranks */
+       COLL_LOGGED_NAME = 32 };         /* longest algorithm name that is looked at */
+#define COLL_TELL_EVERY (50 * (int64_t)GCI_NS_PER_MS)   /* an ended mismatch is told again at most this often */
+
+/* What shapes a schedule, and the schedule with the steps that each step lets go. */
+typedef struct coll_plan {
+    struct coll_plan *next;             /* in the cache, last used first */
+    const gci_algo   *algo;             /* as chosen: the schedule may be another's if this one did not fit */
+    gci_call          call;
+    gci_sched         sched;
+    int32_t          *first_after;      /* [steps + 1] into after[] */
+    int32_t          *after;            /* steps that wait for a step */
+    uint32_t         *nth;              /* [steps] of the messages with the same peer in the same direction */
+    size_t            bytes;
+    bool              swaps, cached;
+    int               runs;             /* that use it */
+} coll_plan;
+
+typedef struct coll_run coll_run;
+
+typedef struct coll_step {
+    coll_run   *run;
+    gc_request *request;                /* its message, while posted */
+    int32_t     waits;                  /* steps still to end before it may begin */
+    bool        ended;
+} coll_step;
+
+/* What a call says, beside what shapes its schedule. */
+typedef struct coll_args {
+    gci_call    call;
+    const void *send;
+    void       *recv;
+    gc_type     type;
+    gc_op       op;
+    gci_user_op user;                   /* fn NULL: op is predefined */
+} coll_args;
+
+struct coll_run {
+    coll_run   *next;                   /* running, or spare */
+    size_t      room;                   /* bytes of this block */
+    gc_comm    *comm;
+    gc_request *request;
+    coll_plan  *plan;
+    coll_args   args;
+    uint32_t    seq, signature;
+    int32_t     left;                   /* steps not ended */
+    bool        advancing;
+    int         error, fault;           /* noted while advancing; fault: world rank or -1 */
+    char        text[GCI_TEXT];
+    unsigned char *temp, *swap;
+    int32_t    *recvs, *others;         /* queues of ready steps; each step stands in one of them once */
+    int32_t     recvs_head, recvs_end, others_head, others_end;
+    coll_step   step[];
+};
+
+/* Of a collective that has ended here. */
+typedef struct coll_recent {
+    bool     used;
+    uint32_t seq, signature;
+    int      error;                     /* GC_OK, or why it failed for all */
+    uint32_t other;                     /* mismatch: the other signature ... */
+    uint32_t other_rank;                /* ... and whose (world rank) */
+    int64_t  told;
+} coll_recent;
+
+struct gci_coll_state {
+    uint32_t    next;                   /* sequence number of the next collective */
+    coll_run   *runs;                   /* running, oldest first */
+    coll_run   *spare;   int spares;
+    coll_plan  *plans;   int plan_count;   size_t plan_bytes;
+    coll_recent recent[COLL_RECENT];    /* at seq % COLL_RECENT */
+    gci_notice  notice[COLL_NOTICES];   /* kind 0: free */
+    int         notices;                /* ever kept: where the next one goes */
+    const gci_algo *forced[GCI_COLLS];  /* by GRIDCOMM_ALGO */
+};
+
+/* ---- choice ------------------------------------------------------------------------------------------------------ */
+
+/* The first rule that fits is taken. Trees have the fewest messages, which is what counts when ranks share cores; for short
+ * ones the wide tree, since it has the fewest ranks that a message wakes twice (40 ranks on 2 cores: an allreduce takes
+ * 0.62 ms; binomial 0.78, flat 0.56, doubling 1.7). Of two ranks doubling has as few messages as a tree, and half the
+ * latency. A rule whose algorithm does not fit the operation gives way to flat. */
+static const struct coll_rule {
+    enum gci_coll coll;
+    int           ranks;                /* at most; 0: any */
+    size_t        bytes;                /* at most; 0: any */
+    const char   *name;
+} coll_rules[] = {
+    { GCI_BARRIER,   2, 0, "doubling" },
+    { GCI_BARRIER,   0, 0, "knomial" },
+    { GCI_BCAST,     0, COLL_WIDE_BYTES, "knomial" },
+    { GCI_BCAST,     0, 0, "binomial" },
+    { GCI_REDUCE,    0, COLL_WIDE_BYTES, "knomial" },
+    { GCI_REDUCE,    0, 0, "binomial" },
+    { GCI_ALLREDUCE, 2, 0, "doubling" },
+    { GCI_ALLREDUCE, 0, COLL_WIDE_BYTES, "knomial" },
+    { GCI_ALLREDUCE, 0, 0, "binomial" },
+    { GCI_GATHER,    0, COLL_WIDE_BYTES, "knomial" },
+    { GCI_GATHER,    0, COLL_GATHER_FLAT, "binomial" },
+    { GCI_GATHER,    0, 0, "flat" },
+    { GCI_ALLGATHER, 0, COLL_WIDE_BYTES, "knomial" },
+    { GCI_ALLGATHER, 0, 0, "binomial" },
+};
+
+static const gci_algo *coll_choose(const gc_comm *comm, const gci_call *call)
+{
+    if (comm->coll->forced[call->coll])
+        return comm->coll->forced[call->coll];
+    for (size_t i = 0; i < GCI_COUNT(coll_rules); i++) {
+        const struct coll_rule *rule = &coll_rules[i];
+        if (rule->coll == call->coll && (!rule->ranks || call->ranks <= rule->ranks) &&
+            (!rule->bytes || call->bytes <= rule->bytes))
+            return gci_algo_find(call->coll, rule->name);
+    }
+    return gci_algo_find(call->coll, NULL);
+}
+
+/* One "op:name" of GRIDCOMM_ALGO. */
+static int coll_read_algo(const char *text, size_t length, const gci_algo *forced[GCI_COLLS], char error_text[GCI_TEXT])
+{
+    const char *colon = memchr(text, ':', length);
+    size_t op_length = colon ? (size_t)(colon - text) : length;
+    for (int coll = 0; coll < GCI_COLLS; coll++) {
+        const char *op = gci_coll_name((enum gci_coll)coll);
+        if (strlen(op) != op_length || memcmp(op, text, op_length) != 0)
+            continue;
+        char name[COLL_LOGGED_NAME] = "";
+        size_t name_length = colon ? length - op_length - 1 : 0;
+        if (name_length > 0 && name_length < sizeof name)
+            memcpy(name, colon + 1, name_length);
+        const gci_algo *algo = name[0] ? gci_algo_find((enum gci_coll)coll, name) : NULL;
+        if (algo) {
+            forced[coll] = algo;
+            return GC_OK;
+        }
+        snprintf(error_text, GCI_TEXT, "GRIDCOMM_ALGO: %s has no algorithm \"%.*s\"", op,
+                 (int)gci_min(name_length, COLL_LOGGED_NAME), colon ? colon + 1 : "");
+        return GC_ERR_CONFIG;
+    }
+    snprintf(error_text, GCI_TEXT, "GRIDCOMM_ALGO: no operation \"%.*s\" (want operation:algorithm,...)",
+             (int)gci_min(op_length, COLL_LOGGED_NAME), text);
+    return GC_ERR_CONFIG;
+}
+
+static int coll_read_algos(const char *text, const gci_algo *forced[GCI_COLLS], char error_text[GCI_TEXT])
+{
+    while (text && *text) {
+        size_t length = strcspn(text, ",");
+        int err = length ? coll_read_algo(text, length, forced, error_text) : GC_OK;
+        if (err < 0)
+            return err;
+        text += length + (text[length] == ',');
+    }
+    return GC_OK;
+}
+
+GCI int gci_coll_check_algo(const char *text, char error_text[GCI_TEXT])
+{
+    const gci_algo *forced[GCI_COLLS] = { 0 };
+    return coll_read_algos(text, forced, error_text);
+}
+
+/* ---- the cache of schedules -------------------------------------------------------------------------------------- */
+
+static bool coll_same_call(const gci_call *a, const gci_call *b)
+{
+    return a->coll == b->coll && a->root == b->root && a->bytes == b->bytes && a->elem_bytes == b->elem_bytes &&
+           a->in_place == b->in_place && a->commutative == b->commutative && a->associative == b->associative;
+}
+
+static void coll_plan_free(gci_env *env, coll_plan *plan)
+{
+    gci_sched_free(env, &plan->sched);
+    gci_free(env, plan->first_after);
+    gci_free(env, plan->after);
+    gci_free(env, plan->nth);
+    gci_free(env, plan);
+}
+
+/* The schedule says for each step what it waits for; the executor needs what waits for it. */
+static int coll_invert(gci_env *env, coll_plan *plan)
+{
+    const gci_sched *s = &plan->sched;
+    plan->first_after = gci_alloc(env, ((size_t)s->steps + 2) * sizeof *plan->first_after);
+    plan->after = gci_alloc(env, ((size_t)s->waits + 1) * sizeof *plan->after);
+    plan->nth = gci_alloc(env, ((size_t)s->steps + 1) * sizeof *plan->nth);
+    if (!plan->first_after || !plan->after || !plan->nth)
+        return GC_ERR_NOMEM;
+    for (int32_t i = 0; i < s->steps; i++)
+        for (int32_t k = i - 1; k >= 0 && s->step[i].kind <= GCI_STEP_RECV; k--)
+            if (s->step[k].kind == s->step[i].kind && s->step[k].peer == s->step[i].peer) {
+                plan->nth[i] = plan->nth[k] + 1;
+                break;
+            }
+    int32_t *count = plan->first_after + 2;     /* two ahead: the filling below moves each up to its final value */
+    for (int32_t i = 0; i < s->steps; i++) {
+        plan->swaps |= s->step[i].swapped;
+        for (int32_t k = 0; k < s->step[i].waits; k++) {
+            int32_t earlier = s->wait[s->step[i].first_wait + k];
+            if (earlier + 1 < s->steps)
+                count[earlier]++;
+        }
+    }
+    for (int32_t i = 1; i < s->steps; i++)
+        plan->first_after[i + 1] += plan->first_after[i];
+    for (int32_t i = 0; i < s->steps; i++)
+        for (int32_t k = 0; k < s->step[i].waits; k++)
+            plan->after[plan->first_after[s->wait[s->step[i].first_wait + k] + 1]++] = i;
+    plan->bytes = sizeof *plan + (size_t)s->steps * (sizeof *s->step + sizeof *plan->first_after) +
+                  (size_t)s->steps * sizeof *plan->nth + (size_t)s->waits * (sizeof *s->wait + sizeof *plan->after);
+    return GC_OK;
+}
+
+static int coll_plan_build(gci_env *env, const gci_algo *algo, bool forced, const gci_call *call, coll_plan **out)
+{
+    coll_plan *plan = gci_alloc(env, sizeof *plan);
+    if (!plan)
+        return GC_ERR_NOMEM;
+    plan->algo = algo;
+    plan->call = *call;
+    int err = algo->build(env, call, &plan->sched);
+    if (err == GC_ERR_UNSUPPORTED) {
+        algo = gci_algo_find(call->coll, "flat");
+        gci_log(env, forced ? GC_LOG_WARN : GC_LOG_DEBUG, "%s: %s does not fit this call, %s is used",
+                gci_coll_name(call->coll), plan->algo->name, algo->name);
+        err = algo->build(env, call, &plan->sched);
+    }
+    if (err == GC_OK)
+        err = coll_invert(env, plan);
+    if (err < 0) {
+        coll_plan_free(env, plan);
+        return err;
+    }
+    if (env->debug & GCI_DEBUG_COLL)
+        gci_log(env, GC_LOG_DEBUG, "%s: %d ranks, root %d, %zu bytes: %s, %d steps", gci_coll_name(call->coll),
+                call->ranks, call->root, call->bytes, algo->name, (int)plan->sched.steps);
+    *out = plan;
+    return GC_OK;
+}
+
+static void coll_plan_release(gci_env *env, coll_plan *plan)
+{
+    if (--plan->runs == 0 && !plan->cached)
+        coll_plan_free(env, plan);
+}
+
+/* Takes the plan at *at out of the cache. */
+static void coll_plan_evict(gci_env *env, struct gci_coll_state *st, coll_plan **at)
+{
+    coll_plan *plan = *at;
+    *at = plan->next;
+    st->plan_count--;
+    st->plan_bytes -= plan->bytes;
+    plan->cached = false;
+    if (plan->runs == 0)
+        coll_plan_free(env, plan);
+}
+
+static void coll_plan_keep(gci_env *env, struct gci_coll_state *st, coll_plan *plan)
+{
+    if (plan->bytes > COLL_PLANS_BYTES)
+        return;
+    plan->next = st->plans;
+    plan->cached = true;
+    st->plans = plan;
+    st->plan_count++;
+    st->plan_bytes += plan->bytes;
+    while (st->plan_count > COLL_PLANS_MAX || st->plan_bytes > COLL_PLANS_BYTES) {
+        coll_plan **last = &st->plans;
+        while ((*last)->next)
+            last = &(*last)->next;
+        coll_plan_evict(env, st, last);
+    }
+}
+
+/* The plan for a call, with one more run counted on it. */
+static int coll_plan_get(gc_comm *comm, const gci_algo *algo, const gci_call *call, coll_plan **out)
+{
+    struct gci_coll_state *st = comm->coll;
+    for (coll_plan **at = &st->plans; *at; at = &(*at)->next) {
+        coll_plan *plan = *at;
+        if (plan->algo == algo && coll_same_call(&plan->call, call)) {
+            *at = plan->next;
+            plan->next = st->plans;
+            st->plans = plan;
+            plan->runs++;
+            *out = plan;
+            return GC_OK;
+        }
+    }
+    int err = coll_plan_build(&comm->world->env, algo, st->forced[call->coll] != NULL, call, out);
+    if (err < 0)
+        return err;
+    (*out)->runs++;
+    coll_plan_keep(&comm->world->env, st, *out);
+    return GC_OK;
+}
+
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+static size_t coll_round_up(size_t bytes)
+{
+    return (bytes + COLL_ALIGN - 1) / COLL_ALIGN * COLL_ALIGN;
+}
+
+/* Bytes through which swapped reductions go: whole elements, at least one. */
+static size_t coll_swap_bytes(const coll_plan *plan)
+{
+    size_t elem = plan->call.elem_bytes;
+    return !plan->swaps ? 0 : elem >= COLL_SWAP_BYTES ? elem : COLL_SWAP_BYTES / elem * elem;
+}
+
+/* A block of at least so many bytes: a spare one, or new. */
+static coll_run *coll_block(gc_comm *comm, size_t bytes)
+{
+    struct gci_coll_state *st = comm->coll;
+    for (coll_run **at = &st->spare; *at; at = &(*at)->next)
+        if ((*at)->room >= bytes) {
+            coll_run *run = *at;
+            *at = run->next;
+            st->spares--;
+            return run;
+        }
+    coll_run *run = gci_realloc(&comm->world->env, NULL, bytes);
+    if (run)
+        run->room = bytes;
+    return run;
+}
+
+/* Keeps a block for reuse; the list holds the COLL_SPARES last used ones. */
+static void coll_block_keep(gc_comm *comm, coll_run *run)
+{
+    struct gci_coll_state *st = comm->coll;
+    if (run->room > COLL_SPARE_BYTES) {
+        gci_free(&comm->world->env, run);
+        return;
+    }
+    run->next = st->spare;
+    st->spare = run;
+    if (++st->spares <= COLL_SPARES)
+        return;
+    coll_run **last = &st->spare;
+    while ((*last)->next)
+        last = &(*last)->next;
+    gci_free(&comm->world->env, *last);
+    *last = NULL;
+    st->spares--;
+}
+
+static void coll_ready(coll_run *run, int32_t i)
+{
+    if (run->plan->sched.step[i].kind == GCI_STEP_RECV) {
+        run->recvs[run->recvs_end++] = i;
+        return;
+    }
+    int32_t at = run->others_end++;     /* kept in list order; they come nearly so */
+    for (; at > run->others_head && run->others[at - 1] > i; at--)
+        run->others[at] = run->others[at - 1];
+    run->others[at] = i;
+}
+
+static coll_run *coll_run_new(gc_comm *comm, const coll_args *args, coll_plan *plan)
+{
+    const gci_sched *s = &plan->sched;
+    size_t steps = (size_t)s->steps, swap = coll_swap_bytes(plan);
+    size_t queues_at = sizeof(coll_run) + steps * sizeof(coll_step);
+    size_t temp_at = queues_at + 2 * steps * sizeof(int32_t);
+    size_t temp = coll_round_up(s->temp_bytes) + COLL_ALIGN;
+    if (temp < s->temp_bytes || temp > SIZE_MAX - temp_at - swap)
+        return NULL;
+    coll_run *run = coll_block(comm, temp_at + temp + swap);
+    if (!run)
+        return NULL;
+    size_t room = run->room;
+    unsigned char *base = (unsigned char *)run;
+    *run = (coll_run){ .room = room, .comm = comm, .plan = plan, .args = *args, .left = s->steps, .fault = -1 };
+    run->recvs = (int32_t *)(void *)(base + queues_at);
+    run->others = run->recvs + steps;
+    size_t past = (uintptr_t)(base + temp_at) % COLL_ALIGN;
+    run->temp = base + temp_at + (past ? COLL_ALIGN - past : 0);
+    run->swap = run->temp + coll_round_up(s->temp_bytes);
+    for (int32_t i = 0; i < s->steps; i++) {
+        run->step[i] = (coll_step){ .run = run, .waits = s->step[i].waits };
+        if (s->step[i].waits == 0)
+            coll_ready(run, i);
+    }
+    return run;
+}
+
+/* ---- mismatch: texts, notices, memory of what has ended ---------------------------------------------------------- */
+
+GCI const char *gci_coll_signed(uint32_t signature)
+{
+    return gci_coll_name((enum gci_coll)(signature >> COLL_KIND_SHIFT));
+}
+
+/* Why all ranks of a collective fail, in the words of a notice (ranks in the communicator). */
+static void coll_explain(const gc_comm *comm, const gci_notice *n, char text[GCI_TEXT])
+{
+    int rank = gci_comm_rank(comm, (int)n->origin), other = gci_comm_rank(comm, (int)n->word[4]);
+    const char *mine = gci_coll_signed(n->word[2]), *theirs = gci_coll_signed(n->word[3]);
+    int code = -(int)n->word[5];
+    if (code != GC_ERR_MISMATCH)
+        snprintf(text, GCI_TEXT, "%s failed at rank %d: %s", mine, rank, gc_strerror(code));
+    else if (n->word[2] >> COLL_KIND_SHIFT == n->word[3] >> COLL_KIND_SHIFT)
+        snprintf(text, GCI_TEXT, "rank %d calls %s, rank %d calls %s with other arguments", rank, mine, other, theirs);
+    else
+        snprintf(text, GCI_TEXT, "rank %d calls %s, rank %d calls %s", rank, mine, other, theirs);
+}
+
+static gci_notice coll_notice_of(const gc_comm *comm, uint32_t seq, uint32_t mine, uint32_t theirs, uint32_t other_rank,
+                                 int code)
+{
+    return (gci_notice){ .kind = GCI_NOTICE_MISMATCH, .origin = (uint32_t)comm->world->rank,
+                         .word = { comm->context, seq, mine, theirs, other_rank, (uint32_t)-code } };
+}
+
+static void coll_tell(gc_comm *comm, const gci_notice *notice)
+{
+    if (comm->world->control)
+        gci_control_notify(comm->world->control, notice);
+}
+
+/* Notes how the collective with this number ended here. */
+static coll_recent *coll_remember(gc_comm *comm, uint32_t seq, uint32_t signature)
+{
+    coll_recent *recent = &comm->coll->recent[seq % COLL_RECENT];
+    *recent = (coll_recent){ .used = true, .seq = seq, .signature = signature };
+    return recent;
+}
+
+/* The same of one that failed for all. */
+static void coll_remember_failed(gc_comm *comm, uint32_t signature, const gci_notice *why)
+{
+    coll_recent *recent = coll_remember(comm, why->word[1], signature);
+    recent->error = -(int)why->word[5];
+    recent->other = why->word[2] == signature ? why->word[3] : why->word[2];
+    recent->other_rank = why->word[2] == signature ? why->word[4] : why->origin;
+    recent->told = comm->world->env.sys->now(comm->world->env.sys);
+}
+
+/* ---- the end of a run -------------------------------------------------------------------------------------------- */
+
+static void coll_discarded(gc_request *request)
+{
+    *(bool *)request->user = true;
+}
+
+/* Messages of a failed collective that wait unmatched would stay for ever: receives them into nothing. */
+static void coll_discard(gc_comm *comm, uint32_t seq)
+{
+    uint32_t signature;
+    int source;
+    while (gci_unexpected_signature(comm, seq, 0, &signature, &source) == 1) {
+        bool done = false;
+        gci_post post = { .kind = GCI_CONTEXT_COLL, .tag = seq, .done_fn = coll_discarded, .user = &done };
+        gc_request *request = NULL;
+        if (gci_recv_post(comm, NULL, 0, gci_comm_rank(comm, source), &post, &request) < 0)
+            return;
+        if (!done)
+            gci_request_drop(request);
+    }
+}
+
+/* Ends a run, exactly once: out of the list, posted messages dropped, the user's request completed. */
+static void coll_end(coll_run *run, int error, int fault_world_rank, const char *text)
+{
+    gc_comm *comm = run->comm;
+    gc_request *request = run->request;
+    coll_run **at = &comm->coll->runs;
+    run->advancing = true;              /* messages that end from here on move nothing */
+    while (*at != run)
+        at = &(*at)->next;
+    *at = run->next;
+    if (error < 0) {
+        for (int32_t i = 0; i < run->plan->sched.steps; i++)
+            if (run->step[i].request)
+                gci_request_drop(run->step[i].request);
+        coll_discard(comm, run->seq);
+        gci_request_fail(request, error, fault_world_rank, "%s", text);
+    }
+    coll_plan_release(&comm->world->env, run->plan);
+    coll_block_keep(comm, run);
+    if (error == GC_OK)
+        gci_request_done(request, GC_OK);
+}
+
+/* Fails a run with what a notice says. */
+static void coll_end_mismatch(coll_run *run, const gci_notice *why)
+{
+    char text[GCI_TEXT];
+    gc_comm *comm = run->comm;
+    coll_explain(comm, why, text);
+    coll_remember_failed(comm, run->signature, why);
+    int fault = (int)why->origin == comm->world->rank ? (int)why->word[4] : (int)why->origin;
+    coll_end(run, -(int)why->word[5], fault, text);
+}
+
+/* Of a failure that this rank alone has seen the others must be told; deaths and aborts everybody hears of anyway. */
+static void coll_end_failed(coll_run *run)
+{
+    gc_comm *comm = run->comm;
+    if (run->error != GC_ERR_PEER && run->error != GC_ERR_ABORTED) {
+        gci_notice why = coll_notice_of(comm, run->seq, run->signature, run->signature, (uint32_t)comm->world->rank,
+                                        run->error);
+        coll_tell(comm, &why);
+        coll_remember_failed(comm, run->signature, &why);
+    } else {
+        coll_remember(comm, run->seq, run->signature);
+    }
+    coll_end(run, run->error, run->fault, run->text);
+}
+
+/* ---- the executor ------------------------------------------------------------------------------------------------ */
+
+static void coll_note_error(coll_run *run, int error, int fault_world_rank, const char *text)
+{
+    if (run->error)
+        return;
+    run->error = error;
+    run->fault = fault_world_rank;
+    snprintf(run->text, sizeof run->text, "%s: %s", gci_coll_name(run->args.call.coll), text);
+}
+
+static void coll_step_ended(coll_run *run, int32_t i)
+{
+    const coll_plan *plan = run->plan;
+    run->step[i].ended = true;
+    run->left--;
+    for (int32_t k = plan->first_after[i]; k < plan->first_after[i + 1]; k++)
+        if (--run->step[plan->after[k]].waits == 0)
+            coll_ready(run, plan->after[k]);
+}
+
+static unsigned char *coll_place(const coll_run *run, uint8_t buf, size_t at)
+{
+    const unsigned char *base = buf == GCI_BUF_SEND ? run->args.send : buf == GCI_BUF_RECV ? run->args.recv : run->temp;
+    return base ? (unsigned char *)(uintptr_t)base + at : NULL;
+}
+
+/* inout = in (op) inout */
+static void coll_apply(const coll_args *args, const void *in, void *inout, size_t bytes)
+{
+    size_t count = bytes / args->call.elem_bytes;
+    if (args->user.fn)
+        args->user.fn(in, inout, count, args->type, args->user.user);
+    else
+        gci_op_apply(args->op, args->type, in, inout, count);
+}
+
+/* A swapped reduction goes through a copy, piece by piece, except where it gives the same bits: integers. (Of floats the
+ * zeros of min and max, and NaNs, tell the operands apart, and all ranks of an allreduce shall get the same bits.) */
+static void coll_reduce_step(coll_run *run, const gci_step *step)
+{
+    unsigned char *to = coll_place(run, step->to, step->to_at);
+    const unsigned char *from = coll_place(run, step->from, step->from_at);
+    bool same = !run->args.user.fn && run->args.type != GC_FLOAT && run->args.type != GC_DOUBLE;
+    if (!step->swapped || same) {
+        coll_apply(&run->args, from, to, step->bytes);
+        return;
+    }
+    size_t piece = coll_swap_bytes(run->plan);
+    for (size_t at = 0; at < step->bytes; at += piece) {
+        size_t bytes = gci_min(piece, step->bytes - at);
+        memcpy(run->swap, from + at, bytes);
+        coll_apply(&run->args, to + at, run->swap, bytes);
+        memcpy(to + at, run->swap, bytes);
+    }
+}
+
+static void coll_advance(coll_run *run);
+
+/* A message of a step has ended. */
+static void coll_message_done(gc_request *request)
+{
+    coll_step *own = request->user;
+    coll_run *run = own->run;
+    int32_t i = (int32_t)(own - run->step);
+    const gci_step *step = &run->plan->sched.step[i];
+    own->request = NULL;
+    if (request->status.error < 0) {
+        int fault = request->status.fault_rank < 0 ? -1 : gci_world_rank(run->comm, request->status.fault_rank);
+        own->ended = true;
+        coll_note_error(run, request->status.error, fault,
+                        request->text ? request->text : gc_strerror(request->status.error));
+    } else if (step->kind == GCI_STEP_RECV && request->status.bytes != step->bytes) {
+        own->ended = true;
+        coll_note_error(run, GC_ERR_PROTOCOL, gci_world_rank(run->comm, step->peer), "a message has the wrong size");
+    } else {
+        coll_step_ended(run, i);
+    }
+    if (!run->advancing)
+        coll_advance(run);
+}
+
+static void coll_post(coll_run *run, int32_t i)
+{
+    const gci_step *step = &run->plan->sched.step[i];
+    coll_step *own = &run->step[i];
+    gci_post post = { .kind = GCI_CONTEXT_COLL, .tag = run->seq, .signature = run->signature, .nth = run->plan->nth[i],
+                      .done_fn = coll_message_done, .user = own };
+    gc_request *request = NULL;
+    if (step->kind == GCI_STEP_RECV)
+        run->request->peer = gci_world_rank(run->comm, step->peer);     /* whose socket to poll first */
+    int err = step->kind == GCI_STEP_SEND
+        ? gci_send_post(run->comm, coll_place(run, step->from, step->from_at), step->bytes, step->peer, &post, &request)
+        : gci_recv_post(run->comm, coll_place(run, step->to, step->to_at), step->bytes, step->peer, &post, &request);
+    if (err < 0)
+        coll_note_error(run, err, gci_world_rank(run->comm, step->peer), gc_strerror(err));
+    else if (!own->ended)
+        own->request = request;         /* else it has ended, and is gone, before the post returned */
+}
+
+static void coll_do(coll_run *run, int32_t i)
+{
+    const gci_step *step = &run->plan->sched.step[i];
+    if (step->kind == GCI_STEP_SEND) {
+        coll_post(run, i);
+        return;
+    }
+    if (step->kind == GCI_STEP_REDUCE)
+        coll_reduce_step(run, step);
+    else if (step->bytes > 0)
+        memcpy(coll_place(run, step->to, step->to_at), coll_place(run, step->from, step->from_at), step->bytes);
+    coll_step_ended(run, i);
+}
+
+/* Does all that is ready, and ends the run if that was all or an error came. */
+static void coll_advance(coll_run *run)
+{
+    run->advancing = true;
+    while (!run->error) {
+        if (run->recvs_head < run->recvs_end)
+            coll_post(run, run->recvs[run->recvs_head++]);
+        else if (run->others_head < run->others_end)
+            coll_do(run, run->others[run->others_head++]);
+        else
+            break;
+    }
+    run->advancing = false;
+    if (run->error) {
+        coll_end_failed(run);
+    } else if (run->left == 0) {
+        coll_remember(run->comm, run->seq, run->signature);
+        coll_end(run, GC_OK, -1, NULL);
+    }
+}
+
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t coll_hash(uint32_t hash, uint64_t value)
+{
+    for (int i = 0; i < 8; i++) {
+        hash = (hash ^ (uint32_t)(value & 0xff)) * UINT32_C(16777619);      /* FNV-1a */
+        value >>= 8;
+    }
+    return hash;
+}
+
+/* The operation and a hash of what all ranks must give alike; never 0. */
+static uint32_t coll_signature_of(const coll_args *args, const gci_algo *algo)
+{
+    const gci_call *call = &args->call;
+    bool user = args->user.fn != NULL;
+    uint32_t hash = coll_hash(UINT32_C(2166136261), (uint64_t)call->root);
+    hash = coll_hash(hash, call->bytes);
+    hash = coll_hash(hash, call->elem_bytes);
+    hash = coll_hash(hash, (uint64_t)args->type);
+    hash = coll_hash(hash, user ? GCI_OP_FIRST_USER + (uint64_t)args->user.flags : (uint64_t)args->op);
+    for (const char *c = algo->name; *c; c++)
+        hash = coll_hash(hash, (uint64_t)(unsigned char)*c);
+    hash = (hash ^ hash >> COLL_KIND_SHIFT) & ((UINT32_C(1) << COLL_KIND_SHIFT) - 1);
+    return (uint32_t)call->coll << COLL_KIND_SHIFT | (hash ? hash : 1);
+}
+
+typedef struct coll_failure { int code, fault; char text[GCI_TEXT]; } coll_failure;     /* fault: comm rank or -1 */
+
+static int coll_check_alive(const gc_comm *comm, enum gci_coll coll, coll_failure *why)
+{
+    why->code = comm->world->aborted ? GC_ERR_ABORTED : comm->dead > 0 ? GC_ERR_PEER : GC_OK;
+    why->fault = why->code == GC_ERR_PEER ? comm->first_dead : why->code ? gci_comm_rank(comm, comm->world->abort_origin) : -1;
+    if (why->code == GC_ERR_PEER)
+        snprintf(why->text, GCI_TEXT, "%s: rank %d is gone", gci_coll_name(coll), why->fault);
+    else
+        snprintf(why->text, GCI_TEXT, "%s: rank %d called gc_abort with code %d", gci_coll_name(coll),
+                 comm->world->abort_origin, comm->world->abort_code);
+    return why->code;
+}
+
+/* Has a message come under this number with another signature, or a notice about it? */
+static bool coll_foreseen(gc_comm *comm, uint32_t seq, uint32_t mine, gci_notice *why)
+{
+    bool found = false;
+    for (int i = 0; i < COLL_NOTICES; i++) {
+        gci_notice *n = &comm->coll->notice[i];
+        if (n->kind == 0 || ((n->word[1] - seq) & COLL_SEQ_MASK) > COLL_SEQ_MASK / 2)
+            n->kind = 0;
+        else if (n->word[1] == seq) {
+            *why = *n;
+            n->kind = 0;
+            found = true;
+        }
+    }
+    uint32_t theirs;
+    int source;
+    if (!found && gci_unexpected_signature(comm, seq, mine, &theirs, &source) == 1) {
+        *why = coll_notice_of(comm, seq, mine, theirs, (uint32_t)source, GC_ERR_MISMATCH);
+        coll_tell(comm, why);
+        found = true;
+    }
+    return found;
+}
+
+static void coll_append(gc_comm *comm, coll_run *run)
+{
+    coll_run **at = &comm->coll->runs;
+    while (*at)
+        at = &(*at)->next;
+    *at = run;
+}
+
+/* Makes the run and its request; *out has them together or not at all. */
+static int coll_prepare(gc_comm *comm, const coll_args *args, const gci_algo *algo, coll_run **out)
+{
+    coll_plan *plan = NULL;
+    int err = coll_plan_get(comm, algo, &args->call, &plan);
+    if (err < 0)
+        return err;
+    coll_run *run = coll_run_new(comm, args, plan);
+    gc_request *request = run ? gci_request_new(comm, GCI_REQUEST_COLL) : NULL;
+    if (!request) {
+        if (run)
+            coll_block_keep(comm, run);
+        coll_plan_release(&comm->world->env, plan);
+        return GC_ERR_NOMEM;
+    }
+    request->owned = true;
+    comm->requests++;
+    run->request = request;
+    *out = run;
+    return GC_OK;
+}
+
+static int coll_start_inside(gc_comm *comm, const coll_args *args, gc_request **out, coll_failure *why)
+{
+    struct gci_coll_state *st = comm->coll;
+    if (coll_check_alive(comm, args->call.coll, why) < 0)
+        return why->code;
+    const gci_algo *algo = coll_choose(comm, &args->call);
+    uint32_t signature = coll_signature_of(args, algo), seq = st->next;
+    coll_run *run = NULL;
+    gci_notice notice;
+    why->code = coll_prepare(comm, args, algo, &run);
+    st->next = (seq + 1) & COLL_SEQ_MASK;
+    bool foreseen = coll_foreseen(comm, seq, signature, &notice);
+    if (why->code < 0 && !foreseen) {
+        notice = coll_notice_of(comm, seq, signature, signature, (uint32_t)comm->world->rank, why->code);
+        coll_tell(comm, &notice);
+    }
+    if (!run) {                         /* the number is spent all the same: the others have begun with it */
+        why->code = -(int)notice.word[5];
+        coll_explain(comm, &notice, why->text);
+        coll_remember_failed(comm, signature, &notice);
+        coll_discard(comm, seq);
+        return why->code;
+    }
+    run->seq = seq;
+    run->signature = signature;
+    *out = run->request;
+    coll_append(comm, run);
+    if (foreseen)
+        coll_end_mismatch(run, &notice);
+    else
+        coll_advance(run);
+    return GC_OK;
+}
+
+static int coll_start(gc_comm *comm, const coll_args *args, gc_request **out)
+{
+    coll_failure why = { .fault = -1 };
+    gci_enter(comm->world);
+    int err = coll_start_inside(comm, args, out, &why);
+    gci_leave(comm->world);
+    return err < 0 ? gci_fail(comm, err, why.fault, "%s", why.text) : GC_OK;
+}
+
+static int coll_finish(int err, gc_request **request)
+{
+    return err < 0 ? err : gci_request_wait(request, GCI_FOREVER, NULL);
+}
+
+/* ---- what other rooms call --------------------------------------------------------------------------------------- */
+
+GCI int gci_coll_open(gc_comm *comm)
+{
+    char text[GCI_TEXT];
+    struct gci_coll_state *st = gci_alloc(&comm->world->env, sizeof *st);
+    if (!st)
+        return GC_ERR_NOMEM;
+    int err = coll_read_algos(comm->world->options.algo, st->forced, text);
+    if (err < 0) {
+        gci_free(&comm->world->env, st);
+        return err;
+    }
+    comm->coll = st;
+    return GC_OK;
+}
+
+GCI void gci_coll_close(gc_comm *comm)
+{
+    gci_env *env = &comm->world->env;
+    struct gci_coll_state *st = comm->coll;
+    if (!st)
+        return;
+    gci_coll_fail(comm, GC_ERR_CANCELLED, -1, "the communicator was freed");
+    while (st->plans)
+        coll_plan_evict(env, st, &st->plans);
+    while (st->spare) {
+        coll_run *run = st->spare;
+        st->spare = run->next;
+        gci_free(env, run);
+    }
+    gci_free(env, st);
+    comm->coll = NULL;
+}
+
+GCI void gci_coll_fail(gc_comm *comm, int code, int fault_world_rank, const char *why)
+{
+    struct gci_coll_state *st = comm->coll;
+    for (coll_run *run = st ? st->runs : NULL; run;) {
+        coll_note_error(run, code, fault_world_rank, why);
+        if (run->advancing) {
+            run = run->next;            /* coll_advance ends it */
+            continue;
+        }
+        coll_remember(comm, run->seq, run->signature);
+        coll_end(run, run->error, run->fault, run->text);
+        run = st->runs;                 /* the end of one may have ended others */
+    }
+}
+
+static coll_run *coll_find(const gc_comm *comm, uint32_t seq)
+{
+    coll_run *run = comm->coll->runs;
+    while (run && run->seq != seq)
+        run = run->next;
+    return run;
+}
+
+/* Is seq one that this rank has not come to yet? */
+static bool coll_in_future(const gc_comm *comm, uint32_t seq)
+{
+    return ((seq - comm->coll->next) & COLL_SEQ_MASK) <= COLL_SEQ_MASK / 2;
+}
+
+GCI void gci_coll_notice(gci_world *world, const gci_notice *n)
+{
+    if (n->kind != GCI_NOTICE_MISMATCH || n->origin >= (uint32_t)world->ranks || n->word[4] >= (uint32_t)world->ranks ||
+        n->word[1] > COLL_SEQ_MASK || n->word[5] == 0 || n->word[5] > (uint32_t)-GC_ERR_UNSUPPORTED)
+        return;
+    for (gc_comm *comm = world->comms; comm; comm = comm->next) {
+        if (comm->context != n->word[0] || !comm->coll || gci_comm_rank(comm, (int)n->origin) < 0 ||
+            gci_comm_rank(comm, (int)n->word[4]) < 0)
+            continue;
+        coll_run *run = coll_find(comm, n->word[1]);
+        if (run && !run->advancing)
+            coll_end_mismatch(run, n);
+        else if (coll_in_future(comm, n->word[1]))
+            comm->coll->notice[comm->coll->notices++ % COLL_NOTICES] = *n;
+    }
+}
+
+/* Somebody asks about, or sends for, a collective that has ended here. */
+static void coll_answer(gc_comm *comm, int source_world_rank, uint32_t seq, uint32_t signature)
+{
+    coll_recent *recent = &comm->coll->recent[seq % COLL_RECENT];
+    if (!recent->used || recent->seq != seq)
+        return;
+    gci_sys *sys = comm->world->env.sys;
+    int64_t now = sys->now(sys);
+    gci_notice n;
+    if (recent->signature != signature)
+        n = coll_notice_of(comm, seq, recent->signature, signature, (uint32_t)source_world_rank, GC_ERR_MISMATCH);
+    else if (recent->error < 0)
+        n = coll_notice_of(comm, seq, recent->signature, recent->other, recent->other_rank, recent->error);
+    else
+        return;
+    if (recent->told != 0 && now - recent->told < COLL_TELL_EVERY)
+        return;
+    recent->told = now;
+    coll_tell(comm, &n);
+}
+
+GCI bool gci_coll_signature(gc_comm *comm, int source_world_rank, uint32_t seq, uint32_t signature)
+{
+    if (!comm->coll || seq > COLL_SEQ_MASK)
+        return true;
+    if (coll_in_future(comm, seq))
+        return false;
+    coll_run *run = coll_find(comm, seq);
+    if (!run) {
+        coll_answer(comm, source_world_rank, seq, signature);
+        return true;
+    }
+    if (run->signature == signature)
+        return false;
+    gci_notice n = coll_notice_of(comm, seq, run->signature, signature, (uint32_t)source_world_rank, GC_ERR_MISMATCH);
+    coll_tell(comm, &n);
+    coll_end_mismatch(run, &n);
+    return true;
+}
+
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
+
+static bool coll_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return x < y ? y - x < a_bytes : x - y < b_bytes;
+}
+
+/* What every call must have. Not yet anything noted: comm may be NULL. */
+static int coll_begin(gc_comm *comm, enum gci_coll coll, int root, gc_request **request, coll_args *args)
+{
+    if (!comm)
+        return GC_ERR_ARG;
+    const char *name = gci_coll_name(coll);
+    if (!request)
+        return gci_fail(comm, GC_ERR_ARG, -1, "%s: request is NULL", name);
+    *request = NULL;
+    if (root < 0 || root >= comm->size)
+        return gci_fail(comm, GC_ERR_ARG, -1, "%s: root %d is not in 0..%d", name, root, comm->size - 1);
+    *args = (coll_args){ .call = { .coll = coll, .rank = comm->rank, .ranks = comm->size, .root = root, .elem_bytes = 1,
+                                   .commutative = true, .associative = true } };
+    return GC_OK;
+}
+
+/* Sets elem_bytes and the promises of an operation. Returns NULL, or what is wrong. */
+static const char *coll_resolve(gci_world *world, gc_type type, gc_op op, coll_args *args)
+{
+    args->type = type;
+    args->op = op;
+    args->call.elem_bytes = gci_type_bytes(type);
+    if (args->call.elem_bytes == 0)
+        return "no such type";
+    if (op < GCI_OP_FIRST_USER)
+        return gci_op_predefined(op, type) ? NULL : "the operation is not defined on this type";
+    gci_enter(world);
+    if (op - GCI_OP_FIRST_USER < world->op_count)
+        args->user = world->ops[op - GCI_OP_FIRST_USER];
+    gci_leave(world);
+    if (!args->user.fn)
+        return "no such operation";
+    if (type != GC_OPAQUE && args->user.elem_bytes != args->call.elem_bytes)
+        return "the operation's element size is not the type's";
+    args->call.elem_bytes = args->user.elem_bytes;
+    args->call.commutative = args->user.flags & GC_OP_COMMUTATIVE;
+    args->call.associative = args->user.flags & GC_OP_ASSOCIATIVE;
+    return NULL;
+}
+
+/* The buffers of a reduction at a rank that gets the result, or not. */
+static int coll_begin_reduce(gc_comm *comm, coll_args *args, const void *send, void *recv, size_t count, gc_type type,
+                             gc_op op, bool result)
+{
+    const char *name = gci_coll_name(args->call.coll), *wrong = coll_resolve(comm->world, type, op, args);
+    if (wrong)
+        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %s (%s of %s)", name, wrong, gci_op_name(op), gci_type_name(type));
+    if (count > SIZE_MAX / args->call.elem_bytes)
+        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %zu elements of %zu bytes overflow", name, count, args->call.elem_bytes);
+    size_t bytes = count * args->call.elem_bytes;
+    if (bytes > 0 && (!send || (result && !recv)))
+        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %s buffer is NULL", name, send ? "receive" : "send");
+    if (bytes > 0 && result && send != recv && coll_overlap(send, bytes, recv, bytes))
+        return gci_fail(comm, GC_ERR_ARG, -1, "%s: buffers overlap (in place is send == recv)", name);
+    args->call.bytes = bytes;
+    args->call.in_place = result && bytes > 0 && send == recv;
+    args->send = send;
+    args->recv = result ? recv : NULL;
+    return GC_OK;
+}
+
+/* The buffers of a gather at a rank that gets all blocks, or not. */
+static int coll_begin_gather(gc_comm *comm, coll_args *args, const void *send, size_t bytes, void *recv, bool result)
+{
+    const char *name = gci_coll_name(args->call.coll);
+    size_t ranks = (size_t)comm->size;
+    if (bytes > SIZE_MAX / ranks)
+        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %zu blocks of %zu bytes overflow", name, ranks, bytes);
+    if (bytes > 0 && (!send || (result && !recv)))
+        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %s buffer is NULL", name, send ? "receive" : "send");
+    args->call.in_place = result && bytes > 0 && send == (unsigned char *)recv + (size_t)comm->rank * bytes;
+    if (bytes > 0 && result && !args->call.in_place && coll_overlap(send, bytes, recv, ranks * bytes))
+        return gci_fail(comm, GC_ERR_ARG, -1, "%s: buffers overlap (in place is this rank's block of recv)", name);
+    args->call.bytes = bytes;
+    args->send = send;
+    args->recv = result ? recv : NULL;
+    return GC_OK;
+}
+
+/* ---- the public calls -------------------------------------------------------------------------------------------- */
+
+int gc_ibarrier(gc_comm *comm, gc_request **request)
+{
+    coll_args args;
+    int err = coll_begin(comm, GCI_BARRIER, 0, request, &args);
+    return err < 0 ? err : coll_start(comm, &args, request);
+}
+
+int gc_ibcast(gc_comm *comm, void *buf, size_t bytes, int root, gc_request **request)
+{
+    coll_args args;
+    int err = coll_begin(comm, GCI_BCAST, root, request, &args);
+    if (err < 0)
+        return err;
+    if (!buf && bytes > 0)
+        return gci_fail(comm, GC_ERR_ARG, -1, "bcast: buffer is NULL");
+    args.call.bytes = bytes;
+    args.send = buf;
+    args.recv = buf;
+    return coll_start(comm, &args, request);
+}
+
+int gc_igather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root, gc_request **request)
+{
+    coll_args args;
+    int err = coll_begin(comm, GCI_GATHER, root, request, &args);
+    if (err == GC_OK)
+        err = coll_begin_gather(comm, &args, send, bytes, recv, comm->rank == root);
+    return err < 0 ? err : coll_start(comm, &args, request);
+}
+
+int gc_iallgather(gc_comm *comm, const void *send, size_t bytes, void *recv, gc_request **request)
+{
+    coll_args args;
+    int err = coll_begin(comm, GCI_ALLGATHER, 0, request, &args);
+    if (err == GC_OK)
+        err = coll_begin_gather(comm, &args, send, bytes, recv, true);
+    return err < 0 ? err : coll_start(comm, &args, request);
+}
+
+int gc_ireduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root,
+               gc_request **request)
+{
+    coll_args args;
+    int err = coll_begin(comm, GCI_REDUCE, root, request, &args);
+    if (err == GC_OK)
+        err = coll_begin_reduce(comm, &args, send, recv, count, type, op, comm->rank == root);
+    return err < 0 ? err : coll_start(comm, &args, request);
+}
+
+int gc_iallreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, gc_request **request)
+{
+    coll_args args;
+    int err = coll_begin(comm, GCI_ALLREDUCE, 0, request, &args);
+    if (err == GC_OK)
+        err = coll_begin_reduce(comm, &args, send, recv, count, type, op, true);
+    return err < 0 ? err : coll_start(comm, &args, request);
+}
+
+int gc_barrier(gc_comm *comm)
+{
+    gc_request *request = NULL;
+    return coll_finish(gc_ibarrier(comm, &request), &request);
+}
+
+int gc_bcast(gc_comm *comm, void *buf, size_t bytes, int root)
+{
+    gc_request *request = NULL;
+    return coll_finish(gc_ibcast(comm, buf, bytes, root, &request), &request);
+}
+
+int gc_gather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root)
+{
+    gc_request *request = NULL;
+    return coll_finish(gc_igather(comm, send, bytes, recv, root, &request), &request);
+}
+
+int gc_allgather(gc_comm *comm, const void *send, size_t bytes, void *recv)
+{
+    gc_request *request = NULL;
+    return coll_finish(gc_iallgather(comm, send, bytes, recv, &request), &request);
+}
+
+int gc_reduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root)
+{
+    gc_request *request = NULL;
+    return coll_finish(gc_ireduce(comm, send, recv, count, type, op, root, &request), &request);
+}
+
+int gc_allreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op)
+{
+    gc_request *request = NULL;
+    return coll_finish(gc_iallreduce(comm, send, recv, count, type, op, &request), &request);
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+/* A free place in the world's table of operations, or GC_ERR_NOMEM. */
+static int coll_op_place(gci_world *world)
+{
+    for (int i = 0; i < world->op_count; i++)
+        if (!world->ops[i].fn)
+            return i;
+    if (world->op_count == INT32_MAX - GCI_OP_FIRST_USER)
+        return GC_ERR_NOMEM;
+    gci_user_op *grown = gci_realloc(&world->env, world->ops, ((size_t)world->op_count + 1) * sizeof *grown);
+    if (!grown)
+        return GC_ERR_NOMEM;
+    world->ops = grown;
+    return world->op_count++;
+}
+
+int gc_op_create(gc_comm *comm, gc_op_fn *fn, size_t elem_bytes, unsigned flags, void *user, gc_op *op)
+{
+    if (!comm)
+        return GC_ERR_ARG;
+    if (!fn || !op || elem_bytes == 0 || flags & ~(unsigned)(GC_OP_ASSOCIATIVE | GC_OP_COMMUTATIVE))
+        return gci_fail(comm, GC_ERR_ARG, -1, "op_create: %s", !fn ? "function is NULL" : !op ? "result is NULL" :
+                        elem_bytes == 0 ? "elements of 0 bytes" : "unknown flags");
+    gci_world *world = comm->world;
+    gci_enter(world);
+    int place = coll_op_place(world);
+    if (place >= 0)
+        world->ops[place] = (gci_user_op){ .fn = fn, .user = user, .elem_bytes = elem_bytes, .flags = flags };
+    gci_leave(world);
+    if (place < 0)
+        return gci_fail(comm, place, -1, "op_create: out of memory");
+    *op = GCI_OP_FIRST_USER + place;
+    return GC_OK;
+}
+
+int gc_op_free(gc_comm *comm, gc_op op)
+{
+    if (!comm)
+        return GC_ERR_ARG;
+    gci_world *world = comm->world;
+    gci_enter(world);
+    int place = op - GCI_OP_FIRST_USER;
+    bool known = op >= GCI_OP_FIRST_USER && place < world->op_count && world->ops[place].fn;
+    if (known)
+        world->ops[place] = (gci_user_op){ 0 };     /* running collectives have a copy */
+    gci_leave(world);
+    return known ? GC_OK : gci_fail(comm, GC_ERR_ARG, -1, "op_free: %d is no operation of gc_op_create", op);
+}
+
+int gc_reduce_local(gc_comm *comm, const void *in, void *inout, size_t count, gc_type type, gc_op op)
+{
+    if (!comm)
+        return GC_ERR_ARG;
+    coll_args args = { .call = { .coll = GCI_REDUCE } };
+    const char *wrong = coll_resolve(comm->world, type, op, &args);
+    if (wrong)
+        return gci_fail(comm, GC_ERR_ARG, -1, "reduce_local: %s (%s of %s)", wrong, gci_op_name(op), gci_type_name(type));
+    if (count > SIZE_MAX / args.call.elem_bytes)
+        return gci_fail(comm, GC_ERR_ARG, -1, "reduce_local: %zu elements of %zu bytes overflow", count, args.call.elem_bytes);
+    size_t bytes = count * args.call.elem_bytes;
+    if (bytes > 0 && (!in || !inout || coll_overlap(in, bytes, inout, bytes)))
+        return gci_fail(comm, GC_ERR_ARG, -1, "reduce_local: buffers are NULL or overlap");
+    if (bytes > 0)
+        coll_apply(&args, in, inout, bytes);
+    return GC_OK;
+}

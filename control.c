@@ -1,0 +1,791 @@
+/* control.c: the control thread: its loop, requests from other threads, and how connections to ranks are opened for them.
+ * SPDX-License-Identifier: MIT
+ *
+ * One thread per rank sleeps in one poller on its listening port and its control connections. It alone touches what is in
+ * gci_control, but for the inbox and the outcome, which the monitor guards; it holds no lock when it calls on_news.
+ * The start is join.c and then mesh.c; life and death, notices and the goodbye are life.c.
+ *
+ * Links that the overlay asks for. A link of a pair's own (DATA) is dialled by whoever wants it. Where it is known that only
+ * the other side can open connections to this one, or where dialling has failed, a neighbour is asked over the control
+ * connection to do so (CALL). A link of the backbone (BACKBONE) is opened by the side that opened the control connection,
+ * because that way is known to work: the other side calls. Pairs that are no neighbours have routes meanwhile, over which
+ * the other side learns that it is wanted. What nobody can open is said soon (NO_LINK): at once where the peer is full, after
+ * a few rounds where everybody refuses, else after DIAL_MS; a host that takes the connection and is slow to go on is
+ * waited for.
+ *
+ * Two connections to one rank at once (each side asked): a side refuses with "busy" once its own PROOF is under way and it
+ * is the lower rank; when it accepts one, it drops its own attempt. A PROOF that comes after the link it raced against
+ * (epoch) is refused as well. So exactly one LINK comes of any such race, at both sides the same connection.
+ *
+ * Every wait ends: a start at start_timeout, a dial at its deadline, a goodbye at end_at.
+ */
+#include "gridcomm_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    CONTROL_EVENTS = 64,            /* per look at the poller */
+    CONTROL_DIAL_MS = 5000,         /* a data connection is given up then, or after peer_timeout; routes carry the traffic */
+    CONTROL_RECENT_MS = 1000,       /* a call that was sent before its sender heard of the latest link is no older */
+    CONTROL_LOSSES_ROOM = 16,       /* links that may go down before the log has to grow */
+    CONTROL_START_S = 60, CONTROL_PEER_S = 30,      /* the documented defaults */
+    CONTROL_PORT_TRIES = 1024       /* of a range of ports */
+};
+
+enum control_request_kind { CONTROL_CONNECT, CONTROL_NOTIFY, CONTROL_RESTART, CONTROL_STOP };
+struct gci_control_request {
+    struct gci_control_request *next;
+    enum control_request_kind kind;
+    enum gci_purpose purpose;
+    int        rank;
+    uint32_t   had;
+    bool       clean;
+    gci_notice notice;
+};
+
+static int64_t control_ms(int ms) { return (int64_t)ms * GCI_NS_PER_MS; }
+
+/* ---- links for the overlay ------------------------------------------------------------------------------------- */
+
+static bool control_is_link(unsigned purpose) { return purpose == GCI_PURPOSE_DATA || purpose == GCI_PURPOSE_BACKBONE; }
+
+/* Index of what a neighbour keeps per purpose. */
+static int control_which(unsigned purpose) { return (int)purpose - GCI_PURPOSE_DATA; }
+
+static uint32_t *control_delivered(gci_control *c, unsigned purpose, int rank)
+{
+    return &c->delivered[(size_t)control_which(purpose) * (size_t)c->place.ranks + (size_t)rank];
+}
+
+static int64_t control_patience(const gci_control *c, unsigned purpose)
+{
+    int64_t most = control_ms(CONTROL_DIAL_MS);
+    return c->peer_timeout < most || purpose == GCI_PURPOSE_BACKBONE ? c->peer_timeout : most;
+}
+
+static void control_no_link(gci_control *c, unsigned purpose, int rank, int code, const char *text)
+{
+    gci_news news = { .kind = GCI_NEWS_NO_LINK, .rank = rank, .other = -1, .purpose = (enum gci_purpose)purpose, .fd = -1,
+                      .code = code };
+    snprintf(news.text, sizeof news.text, "rank %d cannot be connected: %.210s", rank, text);
+    gci_life_tell(c, &news);
+}
+
+/* Asks a neighbour to open the link. One that only waits for its control connection is asked when that is back. */
+static void control_call(gci_control *c, gci_neighbour *n, unsigned purpose)
+{
+    int which = control_which(purpose);
+    uint8_t body[4];
+
+    if (!n->conn) {
+        n->waits[which] = true;
+        return;
+    }
+    gci_put32(body, *control_delivered(c, purpose, n->rank));
+    if (n->called[which])
+        return;
+    if (!gci_conn_send(c, n->conn, GCI_FRAME_CALL, purpose, body, sizeof body))
+        control_no_link(c, purpose, n->rank, GC_ERR_UNREACHABLE, "only it could open the connection, and it does not listen");
+    else            /* a neighbour that lives will open the backbone's, however long it is stopped */
+        n->called[which] = purpose == GCI_PURPOSE_BACKBONE ? GCI_FOREVER : c->now + control_patience(c, purpose);
+}
+
+/* A neighbour had asked us to open a link. */
+static void control_cannot(gci_control *c, unsigned purpose, int rank)
+{
+    gci_neighbour *n = gci_life_find(c, rank);
+    if (n && n->conn)               /* no room: it will give up by itself */
+        (void)gci_conn_send(c, n->conn, GCI_FRAME_CALL, purpose | GCI_CALL_FAILED, (uint8_t[4]){ 0 }, 4);
+}
+
+/* Nobody on this side can open it. */
+static void control_unreachable(gci_control *c, unsigned purpose, int rank, bool asked, bool called, const char *why)
+{
+    gci_neighbour *n = gci_life_find(c, rank);
+
+    if (called)
+        control_cannot(c, purpose, rank);
+    if (asked && !called && purpose == GCI_PURPOSE_DATA && n && n->conn && n->conn->incoming)
+        control_call(c, n, purpose);
+    else if (asked)
+        control_no_link(c, purpose, rank, GC_ERR_UNREACHABLE, why);
+}
+
+static void control_dial_failed(gci_control *c, gci_dial *d)
+{
+    char text[GCI_TEXT];
+
+    gci_dial_text(c, d, text);
+    gci_dial_end(c, d);             /* first: the news may bring the next request */
+    control_unreachable(c, d->purpose, d->peer, d->asked, d->called, text);
+}
+
+static void control_dial(gci_control *c, unsigned purpose, int rank, bool asked, bool called)
+{
+    int candidates;
+    gci_dial *d = gci_life_dial(c, (enum gci_purpose)purpose, rank, control_patience(c, purpose), &candidates);
+
+    if (!d) {
+        if (asked)
+            control_no_link(c, purpose, rank, GC_ERR_NOMEM, "out of memory");
+        if (called)
+            control_cannot(c, purpose, rank);
+        return;
+    }
+    d->asked = asked;
+    d->called = called;
+    if (!candidates) {
+        gci_dial_end(c, d);
+        control_unreachable(c, purpose, rank, asked, called, "no address of it can be reached from here");
+    }
+}
+
+static void control_connect(gci_control *c, unsigned purpose, int rank, uint32_t had)
+{
+    gci_dial *d = gci_dial_find(c, (enum gci_purpose)purpose, rank);
+    gci_neighbour *n = gci_life_find(c, rank);
+
+    if (had < *control_delivered(c, purpose, rank) || c->phase >= GCI_PHASE_LEAVE)
+        return;
+    if (d)
+        d->asked = true;
+    else if (c->gone[rank] || !c->table.ranks)
+        control_no_link(c, purpose, rank, GC_ERR_PEER, c->gone[rank] ? "it is gone" : "the job has not started");
+    else if (purpose == GCI_PURPOSE_BACKBONE && !n)
+        control_no_link(c, purpose, rank, GC_ERR_UNREACHABLE, "the backbone has no link to it");
+    else if (purpose == GCI_PURPOSE_BACKBONE && gci_life_is_down(c, n))
+        return;                     /* as has been told */
+    else if (purpose == GCI_PURPOSE_BACKBONE ? !n->conn || n->conn->incoming : n && n->cannot && !gci_life_is_down(c, n))
+        control_call(c, n, purpose);
+    else
+        control_dial(c, purpose, rank, true, false);
+}
+
+/* The control connection to a neighbour is there: what waited for it goes on, what was called for is called for again. */
+static void control_again(gci_control *c, int rank)
+{
+    gci_neighbour *n = gci_life_find(c, rank);
+
+    for (unsigned p = GCI_PURPOSE_DATA; n && n->conn && p <= GCI_PURPOSE_BACKBONE; p++) {
+        int which = control_which(p);
+        bool pending = n->waits[which] || n->called[which];
+        n->waits[which] = false;
+        n->called[which] = 0;
+        if (pending)
+            control_connect(c, p, rank, *control_delivered(c, p, rank));
+    }
+}
+
+static void control_call_frame(gci_control *c, gci_conn *k, unsigned flag, const uint8_t *body)
+{
+    unsigned purpose = flag & ~(unsigned)GCI_CALL_FAILED;
+    gci_neighbour *n = gci_life_find(c, k->peer);
+    gci_dial *d = gci_dial_find(c, (enum gci_purpose)purpose, k->peer);
+    int which = control_which(purpose);
+
+    if (!n || n->conn != k || c->phase >= GCI_PHASE_LEAVE || c->gone[k->peer])
+        return;
+    if (flag & GCI_CALL_FAILED) {
+        if (n->called[which])
+            control_no_link(c, purpose, k->peer, GC_ERR_UNREACHABLE, "neither side can open a connection to the other");
+        n->called[which] = 0;
+    } else if (d) {
+        d->called = true;
+    } else if (gci_get32(body) != *control_delivered(c, purpose, k->peer) && n->linked_at[which]
+               && c->now - n->linked_at[which] < control_ms(CONTROL_RECENT_MS)) {
+        return;                     /* it is about to hear of that link */
+    } else if (purpose == GCI_PURPOSE_DATA && atomic_load(&c->full)) {
+        control_cannot(c, purpose, k->peer);
+    } else {
+        control_dial(c, purpose, k->peer, false, true);
+    }
+}
+
+/* Calls that nobody has answered. When the next is due. */
+static int64_t control_timers(gci_control *c)
+{
+    int64_t next = GCI_FOREVER;
+
+    for (int i = 0; i < c->neighbours; i++) {
+        gci_neighbour *n = c->neighbour[i];
+        if (n->waits[0] && gci_life_is_down(c, n))
+            n->called[0] = c->now;          /* there is no control connection any more to wait for */
+        if (n->called[0] && c->now >= n->called[0]) {
+            n->called[0] = 0;
+            n->waits[0] = false;
+            control_no_link(c, GCI_PURPOSE_DATA, n->rank, GC_ERR_UNREACHABLE, "only it could open the connection, and did not");
+        }
+        if (n->called[0] && n->called[0] < next)
+            next = n->called[0];
+    }
+    return next;
+}
+
+/* ---- what dial.c tells ----------------------------------------------------------------------------------------- */
+
+static enum gci_refusal control_judge(gci_control *c, gci_conn *k)
+{
+    gci_neighbour *n = gci_life_find(c, k->peer);
+    gci_dial *d = gci_dial_find(c, (enum gci_purpose)k->purpose, k->peer);
+    uint32_t epoch;
+
+    if (c->phase >= GCI_PHASE_FAILED || c->gone[k->peer])
+        return GCI_REFUSE_LEAVING;
+    if (k->purpose == GCI_PURPOSE_JOIN || k->purpose == GCI_PURPOSE_FETCH)
+        return gci_join_judge(c, k);
+    if (k->purpose == GCI_PURPOSE_CONTROL ? (c->phase >= GCI_PHASE_RUN && !n) : !c->table.ranks)
+        return GCI_REFUSE_PURPOSE;
+    if (k->purpose == GCI_PURPOSE_BACKBONE && !n)
+        return GCI_REFUSE_PURPOSE;
+    if (k->purpose != GCI_PURPOSE_DATA && n && gci_life_is_down(c, n))
+        return GCI_REFUSE_PURPOSE;
+    if (control_is_link(k->purpose) && c->phase == GCI_PHASE_LEAVE)
+        return GCI_REFUSE_LEAVING;
+    if (k->purpose == GCI_PURPOSE_DATA && atomic_load(&c->full))
+        return GCI_REFUSE_FULL;
+    if (d && d->chosen && c->place.rank < k->peer)
+        return GCI_REFUSE_BUSY;
+    epoch = k->purpose != GCI_PURPOSE_CONTROL ? *control_delivered(c, k->purpose, k->peer) : n ? n->ups : 0;
+    if (k->shake.step == GCI_SHAKE_HELLO)
+        k->epoch = epoch;
+    return k->epoch == epoch ? GCI_REFUSE_NOT : GCI_REFUSE_BUSY;
+}
+
+static void control_deliver(gci_control *c, gci_conn *k)
+{
+    gci_news news = { .kind = GCI_NEWS_LINK, .rank = k->peer, .other = -1, .purpose = (enum gci_purpose)k->purpose,
+                      .id = k->shake.id };
+    gci_neighbour *n = gci_life_find(c, k->peer);
+    int which = control_which(k->purpose);
+
+    gci_dial_end(c, gci_dial_find(c, news.purpose, k->peer));
+    ++*control_delivered(c, k->purpose, k->peer);
+    if (n) {
+        n->called[which] = 0;
+        n->waits[which] = false;
+        n->linked_at[which] = c->now;
+    }
+    news.fd = gci_conn_hand_over(c, k);
+    gci_life_tell(c, &news);
+}
+
+static void control_proven(gci_control *c, gci_conn *k)
+{
+    if (k->purpose == GCI_PURPOSE_JOIN || k->purpose == GCI_PURPOSE_FETCH) {
+        gci_join_proven(c, k);
+    } else if (k->purpose == GCI_PURPOSE_CONTROL) {
+        gci_life_up(c, k);
+        control_again(c, k->peer);
+    } else {
+        control_deliver(c, k);
+    }
+}
+
+static void control_missed(gci_control *c, gci_dial *d, int candidate, int err)
+{
+    if (d->purpose == GCI_PURPOSE_JOIN || d->purpose == GCI_PURPOSE_FETCH)
+        gci_join_missed(c, d, candidate, err);
+    else if (d->purpose == GCI_PURPOSE_CONTROL)
+        gci_life_missed(c, d, candidate, err);
+    else if (err == GCI_REFUSE_FULL)
+        control_dial_failed(c, d);          /* that was the peer itself */
+}
+
+static void control_round(gci_control *c, gci_dial *d)
+{
+    if (d->purpose == GCI_PURPOSE_CONTROL)
+        gci_mesh_round(c, d);
+    else if (d->purpose == GCI_PURPOSE_DATA && gci_dial_hopeless(d))
+        control_dial_failed(c, d);
+    else if (!control_is_link(d->purpose))
+        gci_join_round(c, d);
+}
+
+static void control_expired(gci_control *c, gci_dial *d)
+{
+    if (d->purpose == GCI_PURPOSE_CONTROL)
+        gci_life_expired(c, d);
+    else if (control_is_link(d->purpose))
+        control_dial_failed(c, d);
+    else
+        gci_join_expired(c, d);
+}
+
+static bool control_frame(gci_control *c, gci_conn *k, unsigned kind, unsigned flag, const uint8_t *body, size_t bytes)
+{
+    bool call = kind == GCI_FRAME_CALL && bytes == 4 && control_is_link(flag & ~(unsigned)GCI_CALL_FAILED);
+
+    if (k->purpose == GCI_PURPOSE_CONTROL && !call)
+        return gci_life_frame(c, k, kind, flag, body, bytes);
+    if (k->purpose == GCI_PURPOSE_CONTROL && c->phase < GCI_PHASE_RUN)
+        return false;               /* of a neighbour for whom the start is over */
+    if (k->purpose == GCI_PURPOSE_CONTROL)
+        control_call_frame(c, k, flag, body);
+    else if (!gci_mesh_frame(c, k, kind, flag, body, bytes))
+        gci_join_frame(c, k, kind, flag, body, bytes);
+    return true;
+}
+
+static void control_refill(gci_control *c, gci_conn *k)
+{
+    if (k->purpose == GCI_PURPOSE_CONTROL) {
+        gci_life_refill(c, k);
+        return;
+    }
+    gci_join_refill(c, k);
+    gci_mesh_refill(c, k);
+}
+
+static void control_closed(gci_control *c, gci_conn *k, int err)
+{
+    if (k->purpose == GCI_PURPOSE_CONTROL)
+        gci_life_closed(c, k, err);
+    else
+        gci_join_closed(c, k, err);
+}
+
+static const gci_dial_upcalls control_upcalls = {
+    control_judge, control_proven, control_missed, control_round, control_expired, control_frame, control_refill, control_closed
+};
+
+/* ---- requests -------------------------------------------------------------------------------------------------- */
+
+static void control_inbox(gci_control *c)
+{
+    struct gci_control_request *list, *next;
+
+    c->sys->enter(c->sys, c->monitor);
+    list = c->inbox;
+    c->inbox = NULL;
+    c->inbox_end = &c->inbox;
+    c->sys->leave(c->sys, c->monitor);
+    for (; list; list = next) {
+        next = list->next;
+        if (list->kind == CONTROL_CONNECT)
+            control_connect(c, list->purpose, list->rank, list->had);
+        else if (list->kind == CONTROL_STOP)
+            gci_life_stop(c, list->clean);
+        else if (list->kind == CONTROL_RESTART)
+            gci_life_restart(c);
+        else
+            gci_life_notify(c, &list->notice);
+        gci_free(c->env, list);
+    }
+}
+
+static int control_ask(gci_control *c, const struct gci_control_request *request)
+{
+    struct gci_control_request *r = gci_alloc(c->env, sizeof *r);
+
+    if (!r)
+        return GC_ERR_NOMEM;
+    *r = *request;
+    r->next = NULL;
+    c->sys->enter(c->sys, c->monitor);
+    *c->inbox_end = r;
+    c->inbox_end = &r->next;
+    c->sys->leave(c->sys, c->monitor);
+    c->sys->wake(c->sys, c->waker);
+    return GC_OK;
+}
+
+GCI int gci_control_connect(gci_control *c, enum gci_purpose purpose, int rank, uint32_t had)
+{
+    if (rank < 0 || rank >= c->place.ranks || rank == c->place.rank || !control_is_link(purpose))
+        return GC_ERR_ARG;
+    return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_CONNECT, .purpose = purpose, .rank = rank, .had = had });
+}
+
+GCI void gci_control_full(gci_control *c, bool full) { atomic_store(&c->full, full); }
+
+GCI int gci_control_restart(gci_control *c)
+{
+    return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_RESTART });
+}
+
+GCI int gci_control_notify(gci_control *c, const gci_notice *notice)
+{
+    if (!notice->kind || notice->kind >= GCI_NOTICE_FIRST_INTERNAL || notice->origin >= (uint32_t)c->place.ranks)
+        return GC_ERR_ARG;
+    return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_NOTIFY, .notice = *notice });
+}
+
+GCI const gci_table *gci_control_table(const gci_control *c) { return &c->table; }
+GCI const gci_topo  *gci_control_topo(const gci_control *c) { return &c->topo; }
+GCI const gci_graph *gci_control_graph(const gci_control *c) { return &c->graph; }
+
+/* ---- the thread ------------------------------------------------------------------------------------------------ */
+
+static void control_outcome(gci_control *c, int code)
+{
+    c->sys->enter(c->sys, c->monitor);
+    c->outcome = code;
+    c->sys->notify(c->sys, c->monitor);
+    c->sys->leave(c->sys, c->monitor);
+}
+
+/* The start is over: what was left to rank 0 is now ours, and what neighbours said too early is heard. */
+static void control_running(gci_control *c)
+{
+    for (gci_dial *d = c->dials; d; d = d->next_dial)
+        if (!control_is_link(d->purpose))
+            gci_dial_end(c, d);
+    gci_free(c->env, c->wire);
+    gci_free(c->env, c->report);
+    gci_free(c->env, c->tries);
+    c->wire = c->report = NULL;
+    c->tries = NULL;
+    control_outcome(c, GC_OK);
+    for (int i = 0; i < c->conns; i++)
+        if (c->conn[i])
+            gci_conn_resume(c, c->conn[i]);
+}
+
+static int64_t control_timers_of_all(gci_control *c)
+{
+    int64_t at[] = { gci_dial_timers(c), gci_mesh_timers(c), gci_life_timers(c), gci_join_timers(c), control_timers(c) };
+    int64_t next = GCI_FOREVER;
+
+    for (size_t i = 0; i < GCI_COUNT(at); i++)
+        next = at[i] < next ? at[i] : next;
+    return next;
+}
+
+/* Timers, phases and what they queue, until nothing moves by itself. Returns when to look again. */
+static int64_t control_settle(gci_control *c, enum gci_phase *seen)
+{
+    int64_t next;
+    do {
+        c->dirty = false;
+        gci_mesh_settle(c);
+        if (c->phase == GCI_PHASE_RUN && *seen < GCI_PHASE_RUN)
+            control_running(c);
+        gci_life_settle(c);
+        *seen = c->phase;
+        next = control_timers_of_all(c);
+        gci_dial_flush(c);
+        if (c->phase == GCI_PHASE_QUIESCE && c->now >= c->end_at)
+            gci_life_leave(c);
+        else if (c->phase == GCI_PHASE_LEAVE || c->phase == GCI_PHASE_FAILED)
+            if (c->now >= c->end_at || (c->phase == GCI_PHASE_LEAVE ? gci_life_has_left(c) : gci_join_has_failed(c)))
+                c->phase = GCI_PHASE_END;
+        if (c->phase >= GCI_PHASE_QUIESCE)
+            next = c->end_at < next ? c->end_at : next;
+    } while ((c->dirty || *seen != c->phase) && c->phase != GCI_PHASE_END);
+    return next;
+}
+
+static void control_events(gci_control *c, const gci_event *event, int n)
+{
+    for (int i = 0; i < n; i++) {
+        uint64_t tag = event[i].tag;
+        uint32_t at = (uint32_t)tag;
+        if (tag == GCI_TAG_WAKER) {
+            c->sys->rest(c->sys, c->waker);
+            control_inbox(c);
+        } else if (tag == GCI_TAG_LISTENER) {
+            gci_dial_accept(c);
+        } else if (at < (uint32_t)c->conns && c->conn[at] && c->conn[at]->generation == tag >> 32) {
+            gci_conn_event(c, c->conn[at], event[i].events);
+        }
+    }
+}
+
+static void control_run(void *arg)
+{
+    gci_control *c = arg;
+    gci_event event[CONTROL_EVENTS];
+    enum gci_phase seen = GCI_PHASE_JOIN;
+
+    gci_join_begin(c);
+    while (c->phase != GCI_PHASE_END) {
+        int64_t next = control_settle(c, &seen);
+        int n;
+        if (c->phase == GCI_PHASE_END)
+            break;
+        n = c->sys->wait(c->sys, c->poller, event, CONTROL_EVENTS,
+                         next == GCI_FOREVER ? GCI_FOREVER : next > c->now ? next - c->now : 0);
+        c->now = c->sys->now(c->sys);
+        if (n >= 0) {
+            control_events(c, event, n);
+        } else if (n != -EINTR) {           /* a poller that does not work: nothing can be kept up */
+            gci_log(c->env, GC_LOG_ERROR, "the control thread cannot wait: %s", gci_strerrno(n));
+            gci_join_fail(c, GC_ERR_SYSTEM, "cannot wait for events: %s", gci_strerrno(n));
+            c->phase = GCI_PHASE_END;
+        }
+    }
+    control_outcome(c, c->fail_code);
+}
+
+/* ---- listening, start and stop --------------------------------------------------------------------------------- */
+
+/* Without a key nobody can be proven, so nothing beyond this host may be able to ask: all roots must be loopback. */
+static int control_loopback_only(gci_control *c, char text[GCI_TEXT])
+{
+    gci_addr addr[8];
+
+    for (int i = 0; i < c->place.roots; i++) {
+        int n = c->sys->resolve(c->sys, c->place.root[i].host, c->place.root[i].port, addr, (int)GCI_COUNT(addr));
+        bool loopback = n > 0;
+        for (int k = 0; k < n && k < (int)GCI_COUNT(addr); k++)
+            loopback = loopback && gci_addr_is_loopback(&addr[k]);
+        if (!loopback) {
+            snprintf(text, GCI_TEXT, "no job key, and the rendezvous %.100s is not on this host: set GRIDCOMM_KEY or "
+                     "GRIDCOMM_KEY_FILE, or GRIDCOMM_INSECURE=1 to do without", c->place.root[i].host);
+            return GC_ERR_CONFIG;
+        }
+        if (i == 0)
+            c->listen_at = addr[0];
+    }
+    return GC_OK;
+}
+
+static int control_ports(const char *range, int *lo, int *hi, char text[GCI_TEXT])
+{
+    int end = 0;
+
+    *lo = *hi = 0;
+    if (!range || !range[0])
+        return GC_OK;
+    if (sscanf(range, "%5d-%5d%n", lo, hi, &end) == 2 && !range[end] && *lo > 0 && *hi >= *lo && *hi <= UINT16_MAX)
+        return GC_OK;
+    snprintf(text, GCI_TEXT, "GRIDCOMM_PORTS=%.60s: not a range lo-hi of ports between 1 and 65535", range);
+    return GC_ERR_CONFIG;
+}
+
+static int control_adopt(gci_control *c, bool guarded, char text[GCI_TEXT])
+{
+    int fd = c->sys->adopt(c->sys, c->place.listen_fd, &c->listen_at);
+
+    if (fd < 0) {
+        snprintf(text, GCI_TEXT, "GRIDCOMM_LISTEN_FD=%d: not a listening socket: %s", c->place.listen_fd, gci_strerrno(fd));
+        return GC_ERR_CONFIG;
+    }
+    c->listener = fd;
+    if (!guarded && !gci_addr_is_loopback(&c->listen_at)) {
+        snprintf(text, GCI_TEXT, "no job key, and GRIDCOMM_LISTEN_FD=%d listens beyond this host: set GRIDCOMM_KEY", c->place.listen_fd);
+        return GC_ERR_CONFIG;
+    }
+    return GC_OK;
+}
+
+static int control_listen(gci_control *c, const gc_options *options, char text[GCI_TEXT])
+{
+    bool guarded = c->place.key_bytes > 0 || c->place.insecure, root = c->place.rank == 0;
+    int lo, hi, err;
+
+    c->listen_at = (gci_addr){ .family = 6 };       /* any address of both families */
+    if ((!guarded && (err = control_loopback_only(c, text)) < 0)
+        || (err = control_ports(options ? options->ports : NULL, &lo, &hi, text)) < 0)
+        return err;
+    if (root && c->place.listen_fd >= 0)
+        return control_adopt(c, guarded, text);
+    if (root)
+        lo = hi = c->place.roots ? c->place.root[0].port : 0;
+    for (int port = lo; port <= hi && port < lo + CONTROL_PORT_TRIES; port++) {
+        gci_addr at = c->listen_at;
+        at.port = (uint16_t)port;
+        at.scope = 0;
+        c->listener = c->sys->listen(c->sys, &at);
+        if (c->listener >= 0) {
+            c->listen_at = at;
+            return GC_OK;
+        }
+    }
+    snprintf(text, GCI_TEXT, "cannot listen on port %d%s%.0d: %s%s", lo, hi > lo ? "-" : "", hi > lo ? hi : 0,
+             gci_strerrno(c->listener), root ? " (the rendezvous, GRIDCOMM_ROOT)" : "");
+    return GC_ERR_SYSTEM;
+}
+
+static int control_make_card(gci_control *c, char text[GCI_TEXT])
+{
+    gci_ifaddr *addr = gci_alloc(c->env, GCI_IFADDRS_MAX * sizeof *addr);
+    char id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES];
+    int n = 0, err = GC_ERR_NOMEM;
+
+    if (!addr)
+        return err;
+    err = c->sys->host(c->sys, id, name);
+    if (err >= 0)
+        n = err = c->sys->interfaces(c->sys, addr, GCI_IFADDRS_MAX);
+    if (err >= 0)
+        gci_card_fill(&c->me, id, name, c->place.cluster, c->listen_at.port, addr, n < GCI_IFADDRS_MAX ? n : GCI_IFADDRS_MAX);
+    else
+        snprintf(text, GCI_TEXT, "cannot read this host's identity and interfaces: %s", gci_strerrno(err));
+    gci_free(c->env, addr);
+    return err < 0 ? GC_ERR_SYSTEM : GC_OK;
+}
+
+static int control_watch(gci_control *c, char text[GCI_TEXT])
+{
+    int err;
+
+    if ((err = c->poller = c->sys->poller(c->sys)) < 0 || (err = c->waker = c->sys->waker(c->sys)) < 0
+        || (err = c->sys->watch(c->sys, c->poller, c->waker, GCI_READ, GCI_TAG_WAKER)) < 0
+        || (err = c->sys->watch(c->sys, c->poller, c->listener, GCI_READ, GCI_TAG_LISTENER)) < 0) {
+        snprintf(text, GCI_TEXT, "cannot make a poller: %s", gci_strerrno(err));
+        return GC_ERR_SYSTEM;
+    }
+    return GC_OK;
+}
+
+static int control_arrays(gci_control *c)
+{
+    size_t n = (size_t)c->place.ranks;
+
+    c->gone = gci_alloc(c->env, n);
+    c->loss_room = (uint32_t)n + CONTROL_LOSSES_ROOM;
+    c->losses = gci_alloc(c->env, c->loss_room * sizeof *c->losses);
+    c->heard = gci_alloc(c->env, n * sizeof *c->heard);
+    c->delivered = gci_alloc(c->env, 2 * n * sizeof *c->delivered);
+    c->restarts = gci_alloc(c->env, n * sizeof *c->restarts);
+    c->restart_at = gci_alloc(c->env, n * sizeof *c->restart_at);
+    c->span = gci_alloc(c->env, 2 * n * sizeof *c->span);
+    c->stop = gci_alloc(c->env, sizeof *c->stop);
+    if (!c->stop || !c->gone || !c->losses || !c->heard || !c->delivered || !c->restarts || !c->restart_at || !c->span)
+        return GC_ERR_NOMEM;
+    if (c->place.rank > 0)
+        return GC_OK;
+    c->joined = gci_alloc(c->env, n * sizeof(gci_conn *));
+    c->card = gci_alloc(c->env, n * sizeof(uint8_t *));
+    c->card_bytes = gci_alloc(c->env, n * sizeof *c->card_bytes);
+    return c->joined && c->card && c->card_bytes ? GC_OK : GC_ERR_NOMEM;
+}
+
+static gci_control *control_new(gci_env *env, const gc_options *options, const gci_place *place)
+{
+    gci_control *c = gci_alloc(env, sizeof *c);
+    double start = options && options->start_timeout > 0 ? options->start_timeout : CONTROL_START_S;
+    double peer = options && options->peer_timeout > 0 ? options->peer_timeout : CONTROL_PEER_S;
+
+    if (!c)
+        return NULL;
+    c->env = env;
+    c->sys = env->sys;
+    c->place = *place;
+    c->up = &control_upcalls;
+    c->inbox_end = &c->inbox;
+    c->outcome = 1;
+    c->poller = c->waker = c->listener = -1;
+    c->now = c->sys->now(c->sys);
+    c->start_seconds = start < 1e6 ? start : 1e6;
+    c->start_deadline = c->now + (int64_t)(c->start_seconds * (double)GCI_SECOND);
+    c->peer_timeout = (int64_t)((peer < 1e6 ? peer : 1e6) * (double)GCI_SECOND);
+    c->density = options ? options->link_density : 0;
+    c->tree_parent = -2;
+    atomic_init(&c->full, false);
+    return c;
+}
+
+static void control_free(gci_control *c)
+{
+    for (gci_dial *d = c->dials; d; d = d->next_dial)
+        gci_dial_end(c, d);
+    for (int i = 0; i < c->conns; i++)
+        gci_conn_close(c, c->conn[i]);
+    gci_dial_flush(c);              /* nothing is open: it only frees */
+    if (c->listener >= 0)
+        c->sys->close(c->sys, c->listener);
+    if (c->waker >= 0)
+        c->sys->close(c->sys, c->waker);
+    if (c->poller >= 0)
+        c->sys->close(c->sys, c->poller);
+    if (c->monitor)
+        c->sys->monitor_free(c->sys, c->monitor);
+    for (struct gci_control_request *r = c->inbox, *next; r; r = next) {
+        next = r->next;
+        gci_free(c->env, r);
+    }
+    gci_free(c->env, c->stop);
+    for (int r = 0; c->card && r < c->place.ranks; r++)
+        gci_free(c->env, c->card[r]);
+    gci_table_free(c->env, &c->table);
+    gci_free(c->env, c->wire);
+    gci_free(c->env, c->conn);
+    gci_free(c->env, c->joined);
+    gci_free(c->env, c->card);
+    gci_free(c->env, c->card_bytes);
+    while (c->neighbours)
+        gci_free(c->env, c->neighbour[--c->neighbours]);
+    gci_topo_free(c->env, &c->topo);
+    gci_graph_free(c->env, &c->graph);
+    gci_free(c->env, c->neighbour);
+    gci_free(c->env, c->speed);
+    gci_free(c->env, c->require);
+    gci_free(c->env, c->report);
+    gci_free(c->env, c->tries);
+    gci_free(c->env, c->gone);
+    gci_free(c->env, c->down);
+    gci_free(c->env, c->span);
+    gci_free(c->env, c->losses);
+    gci_free(c->env, c->restarts);
+    gci_free(c->env, c->restart_at);
+    gci_free(c->env, c->heard);
+    gci_free(c->env, c->delivered);
+    gci_free(c->env, c);
+}
+
+GCI int gci_control_start(gci_control **out, gci_env *env, const gc_options *options, const gci_place *place,
+                          void (*on_news)(void *user, const gci_news *), void *user, char error_text[GCI_TEXT])
+{
+    gci_control *c = control_new(env, options, place);
+    int err = GC_ERR_NOMEM;
+
+    *out = NULL;
+    snprintf(error_text, GCI_TEXT, "out of memory");
+    if (!c)
+        return err;
+    c->on_news = on_news;
+    c->user = user;
+    if ((err = gci_mesh_read_links(c, options ? options->links : NULL, error_text)) < 0
+        || (err = control_arrays(c)) < 0 || (err = control_listen(c, options, error_text)) < 0
+        || (err = control_make_card(c, error_text)) < 0 || (err = control_watch(c, error_text)) < 0)
+        goto fail;
+    if ((err = c->sys->monitor(c->sys, &c->monitor)) < 0 || (err = c->sys->thread(c->sys, &c->thread, control_run, c)) < 0) {
+        snprintf(error_text, GCI_TEXT, "cannot start the control thread: %s", gci_strerrno(err));
+        err = GC_ERR_SYSTEM;
+        goto fail;
+    }
+    c->sys->enter(c->sys, c->monitor);
+    while (c->outcome > 0)
+        c->sys->await(c->sys, c->monitor, GCI_FOREVER);     /* ends: the thread has a deadline */
+    err = c->outcome;
+    c->sys->leave(c->sys, c->monitor);
+    if (err == GC_OK) {
+        error_text[0] = 0;
+        *out = c;
+        return GC_OK;
+    }
+    c->sys->join(c->sys, c->thread);
+    memcpy(error_text, c->text, GCI_TEXT);
+fail:
+    control_free(c);
+    return err;
+}
+
+GCI void gci_control_leave(gci_control *c, bool clean)
+{
+    struct gci_control_request *r = c->stop;    /* allocated at start: a goodbye cannot fail */
+
+    if (!r)
+        return;
+    r->kind = CONTROL_STOP;
+    r->clean = clean;
+    c->sys->enter(c->sys, c->monitor);
+    *c->inbox_end = r;
+    c->inbox_end = &r->next;
+    c->stop = NULL;
+    c->sys->leave(c->sys, c->monitor);
+    c->sys->wake(c->sys, c->waker);
+    c->sys->join(c->sys, c->thread);
+}
+
+GCI void gci_control_stop(gci_control *c, bool clean)
+{
+    if (!c)
+        return;
+    gci_control_leave(c, clean);
+    control_free(c);
+}

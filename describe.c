@@ -1,0 +1,482 @@
+/* describe.c: what was chosen and why, as this process knows it (gc_describe): links, routes, waits, clusters.
+ * SPDX-License-Identifier: MIT
+ *
+ * Everything is read inside the world's monitor as it stands. Whole paths need the tables of the ranks on the way: those
+ * are a function of the graph, so they are made here from a copy of it, outside the monitor, where that may take its time.
+ *
+ * Each line of links, routes and waits stands for itself, also in a Graphviz text, between its first line and its last: the
+ * texts of all ranks, joined without what they have in common, describe the whole job (tools/gctopo.c). The clusters are
+ * the same at every rank.
+ */
+#include "gridcomm_int.h"
+
+typedef struct describe {
+    gci_world *w;
+    gci_text   out;
+    bool       dot;
+} describe;
+
+static const char *describe_host(const gci_world *w, int rank)
+{
+    return w->table ? w->table->host[w->table->card[rank].host].name : w->own_host;
+}
+
+static const char *describe_cluster(const gci_world *w, int rank)
+{
+    return w->table ? w->table->card[rank].cluster : w->own_cluster;
+}
+
+/* "rank 3 on wolf (a/rack1)" */
+static void describe_rank(describe *d, int rank)
+{
+    const char *cluster = describe_cluster(d->w, rank);
+    gci_text_add(&d->out, "rank %d on %s", rank, describe_host(d->w, rank));
+    if (cluster[0])
+        gci_text_add(&d->out, " (%s)", cluster);
+}
+
+/* A node of a picture: rank, host, and a line more. */
+static void describe_node(describe *d, int rank, const char *more)
+{
+    gci_text_add(&d->out, "  \"%d\" [label=\"%d\\n", rank, rank);
+    gci_text_quote(&d->out, describe_host(d->w, rank));
+    gci_text_add(&d->out, "%s%s\"];\n", more[0] ? "\\n" : "", more);
+}
+
+static bool edge_is_down(const gci_edge *e)
+{
+    return e->cost[GCI_LATENCY] == 0 || e->cost[GCI_BANDWIDTH] == 0;
+}
+
+/* ---- links ---------------------------------------------------------------------------------------------------- */
+
+static void describe_edge(describe *d, const gci_edge *e)
+{
+    double us = (double)e->cost[GCI_LATENCY] / 10, ns = (double)e->cost[GCI_BANDWIDTH] / 1000;
+    bool down = edge_is_down(e);
+    if (d->dot)
+        gci_text_add(&d->out, down ? "  \"%d\" -- \"%d\" [style=dotted, color=red, label=\"down\"];\n"
+                                   : "  \"%d\" -- \"%d\" [label=\"%g us, %g ns/B\"];\n", e->a, e->b, us, ns);
+    else
+        gci_text_add(&d->out, down ? "backbone: %d - %d down\n" : "backbone: %d - %d, %g us, %g ns/byte\n", e->a, e->b, us, ns);
+}
+
+static void describe_link(void *of, const gci_link_view *link)
+{
+    describe *d = of;
+    int rank = d->w->rank, low = rank < link->peer ? rank : link->peer, high = rank < link->peer ? link->peer : rank;
+    if (d->dot) {
+        gci_text_add(&d->out, "  \"%d\" -- \"%d\" [style=%s];\n", low, high, link->backbone ? "bold" : "dashed");
+        return;
+    }
+    gci_text_add(&d->out, "rank %d: %s link to ", rank, link->backbone ? "backbone" : "direct");
+    describe_rank(d, link->peer);
+    gci_text_add(&d->out, ", queue %d of %d", link->queued, link->queue_max);
+    if (link->backbone)
+        gci_text_add(&d->out, ", %llu bytes relayed", (unsigned long long)link->relayed);
+    gci_text_add(&d->out, "\n");
+}
+
+static void describe_links(describe *d)
+{
+    gci_world *w = d->w;
+    gci_enter(w);
+    const gci_graph *graph = gci_overlay_graph(w->overlay);
+    if (d->dot)
+        for (int rank = 0; rank < w->ranks; rank++)
+            describe_node(d, rank, "");
+    for (int i = 0; i < graph->edges; i++)
+        describe_edge(d, &graph->edge[i]);
+    gci_overlay_links(w->overlay, describe_link, d);
+    gci_leave(w);
+}
+
+/* ---- routes --------------------------------------------------------------------------------------------------- */
+
+/* The backbone as it was when it was copied, and the tables of those ranks that were asked for. */
+enum { NET_GONE = 255 };
+typedef struct describe_net {
+    gci_world    *w;
+    gci_graph     graph;
+    gci_numbering numbering;
+    uint16_t      epoch;
+    uint8_t      *way;                  /* [ranks] enum gci_way, or NET_GONE */
+    gci_routes  **routes;               /* [ranks] */
+    int32_t      *path[GCI_METRICS];    /* [2 * ranks] */
+    uint8_t      *relays;               /* [ranks] */
+} describe_net;
+
+static void net_free(describe_net *net)
+{
+    gci_env *env = &net->w->env;
+    for (int rank = 0; net->routes && rank < net->w->ranks; rank++)
+        if (net->routes[rank]) {
+            gci_routes_free(env, net->routes[rank]);
+            gci_free(env, net->routes[rank]);
+        }
+    gci_free(env, net->routes);
+    gci_free(env, net->relays);
+    gci_free(env, net->way);
+    for (int m = 0; m < GCI_METRICS; m++)
+        gci_free(env, net->path[m]);
+    gci_free(env, net->numbering.number);
+    gci_graph_free(env, &net->graph);
+}
+
+static int net_copy(describe_net *net)
+{
+    gci_world *w = net->w;
+    const gci_numbering *numbering = NULL;
+    if (gci_overlay_graph(w->overlay)->nodes == 0)
+        return GC_OK;                   /* a world of one */
+    if (!gci_overlay_routes(w->overlay, &net->epoch, &numbering))
+        return GC_ERR_NOMEM;
+    if (!numbering)
+        return GC_OK;                   /* tables that a test brought: nobody knows those of the others */
+    net->numbering = *numbering;
+    net->numbering.number = gci_alloc(&w->env, (size_t)numbering->entries * sizeof *numbering->number + 1);
+    if (net->numbering.number && numbering->entries > 0)
+        memcpy(net->numbering.number, numbering->number, (size_t)numbering->entries * sizeof *numbering->number);
+    for (int rank = 0; rank < w->ranks; rank++)
+        net->way[rank] = w->dead[rank] ? NET_GONE : (uint8_t)gci_overlay_way(w->overlay, rank);
+    return net->numbering.number ? gci_graph_copy(&w->env, gci_overlay_graph(w->overlay), &net->graph) : GC_ERR_NOMEM;
+}
+
+static int net_open(describe_net *net, gci_world *w)
+{
+    size_t ranks = (size_t)w->ranks;
+    *net = (describe_net){ .w = w };
+    net->way = gci_alloc(&w->env, ranks);
+    net->relays = gci_alloc(&w->env, ranks);
+    net->routes = gci_alloc(&w->env, ranks * sizeof(gci_routes *));
+    for (int m = 0; m < GCI_METRICS; m++)
+        net->path[m] = gci_alloc(&w->env, 2 * ranks * sizeof(int32_t));
+    if (!net->way || !net->relays || !net->routes || !net->path[0] || !net->path[1])
+        return GC_ERR_NOMEM;
+    gci_enter(w);
+    int err = net_copy(net);
+    gci_leave(w);
+    return err;
+}
+
+static const gci_routes *net_routes(describe_net *net, int rank)
+{
+    gci_env *env = &net->w->env;
+    if (net->routes[rank])
+        return net->routes[rank];
+    gci_routes *r = gci_alloc(env, sizeof *r);
+    if (r && gci_routes_make(env, &net->graph, gci_control_topo(net->w->control), &net->numbering, rank, r) < 0) {
+        gci_free(env, r);
+        r = NULL;
+    }
+    net->routes[rank] = r;
+    return r;
+}
+
+static int neighbour_index(const gci_routes *r, int rank)
+{
+    for (int i = 0; i < r->degree; i++)
+        if (r->neighbour[i] == rank)
+            return i;
+    return -1;
+}
+
+/* Walks the tables from this rank to dest, as a packet does. How many hops; 0: there is no route; GC_ERR_NOMEM. */
+static int net_walk(describe_net *net, enum gci_metric metric, int dest, int32_t path[])
+{
+    int at = net->w->rank, came = -1, hops = 0;
+    while (at != dest && hops < 2 * net->w->ranks) {
+        const gci_routes *r = net_routes(net, at);
+        int next = r ? gci_route_next(r, metric, came, dest) : -1;
+        if (next < 0)
+            return r ? 0 : GC_ERR_NOMEM;
+        int to = r->neighbour[next];
+        const gci_routes *there = net_routes(net, to);
+        if (!there)
+            return GC_ERR_NOMEM;
+        came = neighbour_index(there, at);
+        path[hops++] = at = to;
+    }
+    return at == dest ? hops : 0;
+}
+
+static void describe_path(describe *d, const char *metric, const int32_t path[], int hops)
+{
+    gci_text_add(&d->out, "%s %d hop%s", metric, hops, hops == 1 ? "" : "s");
+    for (int i = 0; i < hops - 1; i++)
+        gci_text_add(&d->out, "%s %d", i > 0 ? "," : " over", path[i]);
+}
+
+/* The numbering that keeps routes free of cycles: nodes in its order, or the forest of each link. */
+static void describe_numbering(describe *d, const describe_net *net)
+{
+    const gci_numbering *nb = &net->numbering;
+    gci_text_add(&d->out, "epoch %u, routing %s", (unsigned)net->epoch, gci_routing_name(nb->routing));
+    if (nb->routing == GCI_UPDOWN_DFS || nb->routing == GCI_UPDOWN_BFS)
+        for (int rank = 0; rank < nb->entries; rank++)
+            gci_text_add(&d->out, "%s %d:%d", rank > 0 ? "," : ", numbers (rank:number)", rank, nb->number[rank]);
+    if (nb->routing == GCI_ORDERED)
+        for (int i = 0; i < nb->entries && i < net->graph.edges; i++)
+            gci_text_add(&d->out, "%s %d-%d:%d", i > 0 ? "," : ", forests (link:forest)", net->graph.edge[i].a,
+                         net->graph.edge[i].b, nb->number[i]);
+    gci_text_add(&d->out, "\n");
+}
+
+static void describe_route(describe *d, describe_net *net, int dest, const int hops[GCI_METRICS])
+{
+    static const char *const way[] = { "not in use", "direct", "routed" };
+    gci_text_add(&d->out, "rank %d: to %d, %s: ", d->w->rank, dest, way[net->way[dest]]);
+    if (hops[GCI_LATENCY] == 0) {
+        gci_text_add(&d->out, "no route\n");
+        return;
+    }
+    describe_path(d, "latency", net->path[GCI_LATENCY], hops[GCI_LATENCY]);
+    describe_path(d, "; bandwidth", net->path[GCI_BANDWIDTH], hops[GCI_BANDWIDTH]);
+    gci_text_add(&d->out, "\n");
+}
+
+static void describe_hops(describe *d, const int32_t path[], int hops, enum gci_metric metric)
+{
+    for (int i = 0, at = d->w->rank; i < hops; at = path[i++])
+        gci_text_add(&d->out, "  \"%d\" -> \"%d\" [color=%s];\n", at, path[i], metric == GCI_LATENCY ? "black" : "blue");
+}
+
+static void describe_relays(describe *d, const describe_net *net)
+{
+    bool any = false;
+    gci_text_add(&d->out, "rank %d: relays:", d->w->rank);
+    for (int rank = 0; rank < d->w->ranks; rank++)
+        if (net->relays[rank]) {
+            gci_text_add(&d->out, "%s %d", any ? "," : "", rank);
+            any = true;
+        }
+    gci_text_add(&d->out, any ? "\n" : " none\n");
+}
+
+static int describe_dest(describe *d, describe_net *net, int dest)
+{
+    int hops[GCI_METRICS] = { 0, 0 };
+    for (int m = 0; m < GCI_METRICS && net->graph.nodes > 0; m++) {
+        hops[m] = net_walk(net, (enum gci_metric)m, dest, net->path[m]);
+        if (hops[m] < 0)
+            return hops[m];
+        for (int i = 0; i < hops[m] - 1; i++)
+            net->relays[net->path[m][i]] = 1;
+        if (d->dot)
+            describe_hops(d, net->path[m], hops[m], (enum gci_metric)m);
+    }
+    if (!d->dot)
+        describe_route(d, net, dest, hops);
+    return GC_OK;
+}
+
+static int describe_routes(describe *d)
+{
+    gci_world *w = d->w;
+    describe_net net;
+    int err = net_open(&net, w);
+    bool tree = net.numbering.routing == GCI_UPDOWN_DFS || net.numbering.routing == GCI_UPDOWN_BFS;
+    for (int rank = 0; err == GC_OK && d->dot && rank < w->ranks; rank++) {
+        char number[32] = "";
+        if (tree && rank < net.numbering.entries)
+            snprintf(number, sizeof number, "no. %d", (int)net.numbering.number[rank]);
+        describe_node(d, rank, number);
+    }
+    if (err == GC_OK && !d->dot && net.graph.nodes > 0)
+        describe_numbering(d, &net);
+    for (int dest = 0; err == GC_OK && dest < w->ranks; dest++)
+        if (dest != w->rank && net.way[dest] != NET_GONE)
+            err = describe_dest(d, &net, dest);
+    if (err == GC_OK && !d->dot)
+        describe_relays(d, &net);
+    net_free(&net);
+    return err;
+}
+
+/* ---- waits ---------------------------------------------------------------------------------------------------- */
+
+static void wait_of_link(void *of, const gci_link_view *link)
+{
+    describe *d = of;
+    int rank = d->w->rank;
+    if (d->dot) {
+        if (link->holds >= 0 && link->waits_for >= 0)
+            gci_text_add(&d->out, "  \"%d > %d\" -> \"%d > %d\" [label=\"for %d\"];\n", link->peer, rank, rank, link->waits_for,
+                         link->holds);
+        return;
+    }
+    if (link->holds >= 0 && link->waits_for >= 0)
+        gci_text_add(&d->out, "rank %d: the link from %d holds a packet for %d, which waits for room to %d\n", rank, link->peer,
+                     link->holds, link->waits_for);
+    if (link->queued >= link->queue_max)
+        gci_text_add(&d->out, "rank %d: the queue to %d is full (%d packets), %d wait for room\n", rank, link->peer, link->queued,
+                     link->waiters);
+}
+
+/* "receive of bcast 12", "send, tag 5" */
+static void wait_of_request(describe *d, const gc_request *r, int peer, const char *for_what)
+{
+    char what[96];
+    const char *verb = r->kind == GCI_REQUEST_SEND ? "send" : "receive";
+    if (r->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL)
+        snprintf(what, sizeof what, "%s of %s %u", verb, gci_coll_signed(r->signature), (unsigned)r->tag);
+    else if (r->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_CREATE)
+        snprintf(what, sizeof what, "%s of gc_comm_create", verb);
+    else if (r->any_tag)
+        snprintf(what, sizeof what, "%s, any tag", verb);
+    else
+        snprintf(what, sizeof what, "%s, tag %u", verb, (unsigned)r->tag);
+    if (d->dot && peer >= 0)
+        gci_text_add(&d->out, "  \"rank %d\" -> \"rank %d\" [label=\"%s\"];\n", d->w->rank, peer, what);
+    else if (d->dot)
+        gci_text_add(&d->out, "  \"rank %d\" -> \"any rank\" [label=\"%s\"];\n", d->w->rank, what);
+    else if (peer >= 0)
+        gci_text_add(&d->out, "rank %d: %s, %zu bytes, rank %d: %s\n", d->w->rank, what, r->bytes, peer, for_what);
+    else
+        gci_text_add(&d->out, "rank %d: %s, %zu bytes, any rank: %s\n", d->w->rank, what, r->bytes, for_what);
+}
+
+static void waits_of_pair(describe *d, const gci_pair *p)
+{
+    const char *queued = !p->up ? "no way to it yet"
+                         : !p->heard ? "it has not answered yet" : p->starved ? "waits for credit" : "is to be sent";
+    for (const gc_request *r = p->queue; r; r = r->next)
+        wait_of_request(d, r, p->peer, queued);
+    for (const gc_request *r = p->open; r; r = r->next) {
+        char text[96];
+        if (r->stage == GCI_STAGE_GRANTED)
+            snprintf(text, sizeof text, "%zu bytes are on their way", r->moved);
+        wait_of_request(d, r, p->peer, r->stage == GCI_STAGE_GRANTED ? text : "waits for its receive");
+    }
+    for (const gc_message *m = p->messages; m; m = m->open_next)
+        if (m->recv) {
+            char text[96];
+            snprintf(text, sizeof text, "%zu of %llu bytes are here", m->got, (unsigned long long)m->packet.total);
+            wait_of_request(d, m->recv, p->peer, text);
+        }
+}
+
+static void describe_waits(describe *d)
+{
+    gci_world *w = d->w;
+    gci_enter(w);
+    gci_overlay_links(w->overlay, wait_of_link, d);
+    for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
+        for (const gci_match *match = w->p2p->match[i]; match; match = match->next)
+            for (const gc_request *r = match->posted; r; r = r->next)
+                wait_of_request(d, r, r->peer, "no message yet");
+    for (int rank = 0; rank < w->ranks; rank++)
+        if (w->p2p->pair[rank])
+            waits_of_pair(d, w->p2p->pair[rank]);
+    gci_leave(w);
+}
+
+/* ---- clusters ------------------------------------------------------------------------------------------------- */
+
+/* The name of a cluster: the part of a member's path at its depth, or the host. */
+static void cluster_name(const describe *d, const gci_topo *topo, int cluster, char name[GCI_CLUSTER_MAX])
+{
+    int member = topo->order[topo->first[cluster]];
+    const char *at = describe_cluster(d->w, member);
+    int depth = topo->depth[cluster];
+    for (at += strspn(at, "/"); *at && depth > 1; depth--) {
+        at += strcspn(at, "/");
+        at += strspn(at, "/");
+    }
+    if (*at)
+        snprintf(name, GCI_CLUSTER_MAX, "%.*s", (int)strcspn(at, "/"), at);
+    else
+        snprintf(name, GCI_CLUSTER_MAX, "%s", describe_host(d->w, member));
+}
+
+static bool cluster_is_host(const gci_topo *topo, int cluster)
+{
+    return topo->of[topo->order[topo->first[cluster]]] == cluster;
+}
+
+static void describe_cluster_text(describe *d, const gci_topo *topo, int cluster)
+{
+    char name[GCI_CLUSTER_MAX];
+    cluster_name(d, topo, cluster, name);
+    gci_text_add(&d->out, "%*s%s:", 2 * topo->depth[cluster], "", name);
+    for (int i = 0; cluster_is_host(topo, cluster) && i < topo->size[cluster]; i++)
+        gci_text_add(&d->out, " %d", topo->order[topo->first[cluster] + i]);
+    if (!cluster_is_host(topo, cluster))
+        gci_text_add(&d->out, " %d ranks", topo->size[cluster]);
+    gci_text_add(&d->out, "\n");
+}
+
+/* Boxes in boxes. Clusters stand in the order in which they begin, so boxes are closed when the next one is no deeper. */
+static void describe_cluster_dot(describe *d, const gci_topo *topo, int cluster)
+{
+    char name[GCI_CLUSTER_MAX];
+    cluster_name(d, topo, cluster, name);
+    gci_text_add(&d->out, "%*ssubgraph cluster_%d { label=\"", 2 * topo->depth[cluster], "", cluster);
+    gci_text_quote(&d->out, name);
+    gci_text_add(&d->out, "\";\n");
+    for (int i = 0; cluster_is_host(topo, cluster) && i < topo->size[cluster]; i++)
+        gci_text_add(&d->out, "%*s\"%d\";\n", 2 * topo->depth[cluster] + 2, "", topo->order[topo->first[cluster] + i]);
+    int next = cluster + 1 < topo->clusters ? topo->depth[cluster + 1] : 1;
+    for (int depth = topo->depth[cluster]; depth >= next; depth--)
+        gci_text_add(&d->out, "%*s}\n", 2 * depth, "");
+}
+
+static void describe_clusters(describe *d)
+{
+    const gci_topo *topo = d->w->control ? gci_control_topo(d->w->control) : NULL;
+    if (!d->dot)
+        gci_text_add(&d->out, "the job: %d rank%s\n", d->w->ranks, d->w->ranks == 1 ? "" : "s");
+    if (!topo) {
+        gci_text_add(&d->out, d->dot ? "  \"%d\";\n" : "  this process: %d\n", d->w->rank);
+        return;
+    }
+    for (int cluster = 1; cluster < topo->clusters; cluster++) {
+        if (d->dot)
+            describe_cluster_dot(d, topo, cluster);
+        else
+            describe_cluster_text(d, topo, cluster);
+    }
+}
+
+/* ---- the call ------------------------------------------------------------------------------------------------- */
+
+static int describe_what(describe *d, const char *what)
+{
+    if (strcmp(what, "links") == 0)
+        describe_links(d);
+    else if (strcmp(what, "waits") == 0)
+        describe_waits(d);
+    else if (strcmp(what, "clusters") == 0)
+        describe_clusters(d);
+    else
+        return describe_routes(d);
+    return GC_OK;
+}
+
+int gc_describe(gc_comm *world, const char *what, const char *form, char *text, size_t text_bytes, size_t *needed)
+{
+    static const char *const known[] = { "links", "routes", "waits", "clusters" };
+    if (!world || !what || !form || (!text && text_bytes > 0))
+        return GC_ERR_ARG;
+    if (strcmp(what, "addresses") == 0)
+        return gci_fail(world, GC_ERR_UNSUPPORTED, -1, "gc_describe: addresses are not described by this version");
+    bool found = false;
+    for (size_t i = 0; i < GCI_COUNT(known); i++)
+        found |= strcmp(what, known[i]) == 0;
+    if (!found)
+        return gci_fail(world, GC_ERR_ARG, -1, "gc_describe: '%.40s' is not links, routes, waits or clusters", what);
+    describe d = { .w = world->world, .dot = strcmp(form, "dot") == 0 };
+    if (!d.dot && strcmp(form, "text") != 0)
+        return gci_fail(world, GC_ERR_ARG, -1, "gc_describe: '%.40s' is not text or dot", form);
+    gci_text_begin(&d.out, text, text_bytes);
+    if (d.dot)
+        gci_text_add(&d.out, "%s %s {\n", strcmp(what, "links") == 0 ? "graph" : "digraph", what);
+    int err = describe_what(&d, what);
+    if (d.dot)
+        gci_text_add(&d.out, "}\n");
+    if (err < 0)
+        return gci_fail(world, err, -1, "gc_describe: %s", gc_strerror(err));
+    if (needed)
+        *needed = d.out.used + 1;
+    return GC_OK;
+}

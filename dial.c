@@ -1,0 +1,752 @@
+/* dial.c: how a connection of the control thread is opened, accepted and proven, and how frames travel on it.
+ * SPDX-License-Identifier: MIT
+ *
+ * A connection goes CONNECTING -> SHAKING -> PROVEN -> CLOSED, incoming ones start at SHAKING. Until it is proven it is a
+ * stranger's: it holds one small gci_conn and nothing that it sends makes it hold more; it has a deadline that bytes do
+ * not extend; and there are at most STRANGERS_MAX of them. Beyond that whoever waits stays in the backlog of the
+ * listening socket, and makes place the one that has been silent longest. A peer that got dropped in a flood comes again.
+ *
+ * A dial tries a rank's addresses in order, the next as soon as one failed or after a while of silence, all of them in
+ * parallel if need be. The first that proves itself with its CHALLENGE is chosen: the others are closed before our PROOF
+ * leaves, so at most one PROOF is under way and the other side never takes two connections of one dial for good.
+ *
+ * Where only ssh leads to a rank, a child `ssh -W` is the one address of the dial, and its stream the connection: the same
+ * handshake goes over it, so what sshd, agent and user did on the way need not be trusted. Errors of the child show as a
+ * closed connection; what it has to say about them goes to our standard error. Attempts are rare: sshd bans who knocks often.
+ *
+ * Nothing here frees or closes under the feet of a caller: closing marks, gci_dial_flush() frees at the end of a turn of
+ * the loop, and sending only queues. So upcalls may end any dial and close any connection.
+ */
+#include "gridcomm_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+enum {
+    STRANGERS_MAX = 128,            /* 128 * 0.7 KiB; 64 ranks that start at once find room */
+    STRANGER_GRACE_MS = 250,        /* a living peer's HELLO is here by then, over most wide areas too */
+    SHAKE_DEADLINE_MS = 5000,       /* four messages over a bad wide area, one of them lost */
+    ACCEPT_PAUSE_MS = 100,          /* out of descriptors or memory: let others give some back */
+    STAGGER_MS = 250,               /* RFC 8305, 5: the recommended delay between attempts */
+    BUSY_MS = 50,                   /* "busy": the other side is connecting to us right now */
+    BACKOFF_FIRST_MS = 10, BACKOFF_MAX_MS = 200,
+    HOPELESS_ROUNDS = 3,            /* in which everybody refused: by then it is no race with somebody who just starts */
+    TUNNEL_DEADLINE_MS = 20000,     /* an ssh that has to look up names, and to log in over a bad line */
+    TUNNEL_BACKOFF_MS = 1000, TUNNEL_BACKOFF_MAX_MS = 8000,
+    TUNNEL_CONNECT_S = 15,          /* ssh's own limit, below ours so that it says what was wrong */
+    TUNNEL_PROBES = 3,              /* ssh gives up a silent server after as many of its questions */
+    FRAMES_AT_ONCE = 64             /* reads per event, so that one connection does not starve the others */
+};
+
+static int64_t dial_ms(int ms) { return (int64_t)ms * GCI_NS_PER_MS; }
+
+/* ---- connections -------------------------------------------------------------------------------------------------- */
+
+static gci_conn *conn_new(gci_control *c, int fd)
+{
+    gci_conn *k = gci_alloc(c->env, sizeof *k);
+    int at = 0;
+
+    if (!k)
+        return NULL;
+    while (at < c->conns && c->conn[at])
+        at++;
+    if (at == c->conns) {
+        int more = c->conns ? 2 * c->conns : 16;
+        gci_conn **grown = gci_realloc(c->env, c->conn, (size_t)more * sizeof *grown);
+        if (!grown) {
+            gci_free(c->env, k);
+            return NULL;
+        }
+        memset(grown + c->conns, 0, (size_t)(more - c->conns) * sizeof *grown);
+        c->conn = grown;
+        c->conns = more;
+    }
+    *k = (gci_conn){ .fd = fd, .index = at, .peer = -1, .generation = ++c->generation, .since = c->now,
+                     .deadline = c->now + dial_ms(SHAKE_DEADLINE_MS) };
+    c->conn[at] = k;
+    return k;
+}
+
+static int conn_watch(gci_control *c, gci_conn *k, unsigned events)
+{
+    int err = 0;
+    if (events != k->watched)
+        err = c->sys->watch(c->sys, c->poller, k->fd, events, (uint64_t)k->generation << 32 | (uint32_t)k->index);
+    if (err >= 0)
+        k->watched = events;
+    return err;
+}
+
+GCI int gci_conn_hand_over(gci_control *c, gci_conn *k)
+{
+    int fd = k->fd;
+    (void)conn_watch(c, k, 0);
+    k->fd = -1;
+    gci_conn_close(c, k);
+    return fd;
+}
+
+GCI void gci_conn_close(gci_control *c, gci_conn *k)
+{
+    if (!k || k->stage == GCI_CONN_CLOSED)
+        return;
+    if (k->incoming && k->stage != GCI_CONN_PROVEN) {
+        c->unproven--;
+        if (c->accept_at)
+            c->accept_at = c->now;          /* there is room again */
+    }
+    if (k->dial) {
+        k->dial->open--;
+        if (k->dial->chosen == k)
+            k->dial->chosen = NULL;
+        k->dial = NULL;
+    }
+    if (k->fd >= 0) {
+        (void)conn_watch(c, k, 0);
+        c->sys->close(c->sys, k->fd);
+    }
+    k->fd = -1;
+    k->stage = GCI_CONN_CLOSED;
+    c->dirty = true;
+}
+
+static const char *dial_why(int err, const gci_shake *s, char text[GCI_TEXT])
+{
+    if (err < 0)
+        snprintf(text, GCI_TEXT, "%s", gci_strerrno(err));
+    else if (err == 0)
+        snprintf(text, GCI_TEXT, "closed the connection");
+    else
+        gci_shake_text(s, text);
+    return text;
+}
+
+static void dial_round_over(gci_control *c, gci_dial *d)
+{
+    d->next = 0;
+    d->met = false;                     /* whoever ends connections is not stopped: out of memory, perhaps */
+    d->rounds++;
+    d->next_at = c->now + d->backoff;
+    d->backoff = d->backoff * 2 < d->backoff_max ? d->backoff * 2 : d->backoff_max;
+    c->up->round(c, d);
+}
+
+/* An address of a dial gave nothing: what comes next. */
+static void dial_missed(gci_control *c, gci_dial *d, int candidate, int err)
+{
+    d->err[candidate] = err ? err : -ECONNRESET;
+    c->up->missed(c, d, candidate, d->err[candidate]);
+    if (d->over)
+        return;
+    if (err == GCI_REFUSE_BUSY) {
+        for (int i = 0; i < c->conns; i++)
+            if (c->conn[i] && c->conn[i]->dial == d)
+                gci_conn_close(c, c->conn[i]);
+        d->next = 0;
+        d->next_at = c->now + dial_ms(BUSY_MS);
+    } else if (d->next < d->n) {
+        d->next_at = c->now;
+    } else if (!d->open) {
+        dial_round_over(c, d);
+    }
+}
+
+/* An unproven connection ends: err is an errno, a refusal, or 0 when the other side closed. */
+static void conn_fail(gci_control *c, gci_conn *k, int err)
+{
+    gci_dial *d = k->dial;
+    int candidate = k->candidate;
+    char address[GCI_ADDR_TEXT], why[GCI_TEXT];
+
+    if (k->incoming && k->shake.step == GCI_SHAKE_PROOF && !k->shake.refusal && c->phase < GCI_PHASE_RUN && err <= 0)
+        snprintf(c->note, sizeof c->note, "%s tried, but has another key", gci_addr_text(&k->addr, address));
+    if (k->incoming && err != GCI_REFUSE_BUSY)
+        gci_log(c->env, GC_LOG_INFO, "dropped a connection from %s: %s", gci_addr_text(&k->addr, address), dial_why(err, &k->shake, why));
+    else if (c->env->debug & GCI_DEBUG_BOOT)
+        gci_log(c->env, GC_LOG_DEBUG, "rank %d at %s: %s", k->peer, gci_addr_text(&k->addr, address), dial_why(err, &k->shake, why));
+    if (d) {
+        d->peer_version = k->shake.peer_version;
+        d->peer_ranks = k->shake.peer_ranks;
+    }
+    gci_conn_close(c, k);
+    if (d && !d->over)
+        dial_missed(c, d, candidate, err);
+}
+
+static void conn_proven(gci_control *c, gci_conn *k)
+{
+    bool data = k->purpose == GCI_PURPOSE_DATA || k->purpose == GCI_PURPOSE_BACKBONE;
+    gci_dial *d = k->dial;
+    int err;
+
+    if (!data && (k->stream = gci_alloc(c->env, sizeof *k->stream)) == NULL) {
+        conn_fail(c, k, -ENOMEM);
+        return;
+    }
+    err = c->sys->tune(c->sys, k->fd, data ? GCI_TUNE_DATA : GCI_TUNE_CONTROL, c->peer_timeout);
+    if (err >= 0)
+        err = conn_watch(c, k, GCI_READ);
+    if (err < 0) {
+        conn_fail(c, k, err);
+        return;
+    }
+    if (k->incoming) {
+        c->unproven--;
+        if (c->accept_at)
+            c->accept_at = c->now;
+    }
+    k->stage = GCI_CONN_PROVEN;
+    k->deadline = 0;
+    k->dial = NULL;
+    if (d) {
+        d->open--;
+        gci_dial_end(c, d);
+    }
+    c->up->proven(c, k);
+}
+
+/* ---- the handshake on a connection ---------------------------------------------------------------------------------- */
+
+/* All of out leaves, or waits for room. < 0: errno. */
+static int shake_send(gci_control *c, gci_conn *k)
+{
+    gci_shake *s = &k->shake;
+    while (s->out_bytes) {
+        struct iovec v = { s->out, s->out_bytes };
+        ssize_t n = c->sys->send(c->sys, k->fd, &v, 1);
+        if (n == -EINTR)
+            continue;
+        if (n < 0)
+            return (int)n;
+        s->out_bytes -= (size_t)n;
+        memmove(s->out, s->out + n, s->out_bytes);
+    }
+    return 0;
+}
+
+/* 1: some bytes were fed; else a negative errno, or 0 when the other side closed. */
+static int shake_read(gci_control *c, gci_conn *k)
+{
+    uint8_t data[GCI_CHALLENGE_BYTES];
+    struct iovec v = { data, gci_shake_wants(&k->shake) };
+    ssize_t n;
+
+    do
+        n = c->sys->recv(c->sys, k->fd, &v, 1);
+    while (n == -EINTR);
+    if (n <= 0)
+        return (int)n;
+    gci_shake_feed(&k->shake, data, (size_t)n);
+    return 1;
+}
+
+/* Ours is the CHALLENGE that came first: the other connections of the dial end before the PROOF leaves. */
+static void shake_choose(gci_control *c, gci_conn *k)
+{
+    gci_dial *d = k->dial;
+    if (!d || d->chosen)
+        return;
+    for (int i = 0; i < c->conns; i++)
+        if (c->conn[i] && c->conn[i] != k && c->conn[i]->dial == d)
+            gci_conn_close(c, c->conn[i]);
+    d->chosen = k;
+    d->next = d->n;
+}
+
+static void shake_decide(gci_control *c, gci_conn *k)
+{
+    enum gci_refusal why = k->shake.refusal;
+    if (!why) {
+        k->peer = k->shake.peer;
+        k->purpose = k->shake.purpose;
+        why = c->up->judge(c, k);
+    }
+    gci_shake_decide(&k->shake, why);
+}
+
+static void conn_shake(gci_control *c, gci_conn *k)
+{
+    for (;;) {
+        gci_shake *s = &k->shake;
+        int n = shake_send(c, k);
+        if (n == -EAGAIN) {
+            /* A verdict that does not leave at once would leave both sides unsure of the link: start over instead. */
+            if (s->state == GCI_SHAKE_DONE)
+                conn_fail(c, k, n);
+            else if ((n = conn_watch(c, k, GCI_READ | GCI_WRITE)) < 0)
+                conn_fail(c, k, n);
+            return;
+        }
+        if (n < 0) {
+            conn_fail(c, k, n);
+            return;
+        }
+        if (s->state == GCI_SHAKE_DECIDES) {
+            shake_decide(c, k);
+            continue;
+        }
+        if (s->state == GCI_SHAKE_FAILED) {
+            conn_fail(c, k, s->refusal);
+            return;
+        }
+        if (s->state == GCI_SHAKE_DONE) {
+            conn_proven(c, k);
+            return;
+        }
+        n = shake_read(c, k);
+        if (n == -EAGAIN)
+            n = conn_watch(c, k, GCI_READ);
+        else if (n == 1) {
+            if (s->step == GCI_SHAKE_VERDICT && !s->acceptor)
+                shake_choose(c, k);
+            continue;
+        } else if (n == 0) {
+            conn_fail(c, k, 0);
+            return;
+        }
+        if (n < 0)
+            conn_fail(c, k, n);
+        return;
+    }
+}
+
+static gci_shake_self dial_self(const gci_control *c)
+{
+    return (gci_shake_self){ c->place.rank, c->place.ranks, c->job, c->place.key, c->place.key_bytes };
+}
+
+static void conn_connected(gci_control *c, gci_conn *k)
+{
+    gci_shake_self self = dial_self(c);
+    uint8_t nonce[GCI_NONCE_BYTES];
+    int err = k->tunnel ? 0 : c->sys->connected(c->sys, k->fd);
+
+    if (err == -EINPROGRESS)
+        return;
+    if (err >= 0)
+        err = c->sys->random(c->sys, nonce, sizeof nonce);
+    if (err >= 0)
+        err = c->sys->tune(c->sys, k->fd, GCI_TUNE_HANDSHAKE, c->peer_timeout);
+    if (err < 0) {
+        conn_fail(c, k, err);
+        return;
+    }
+    if (k->dial && !k->tunnel)
+        k->dial->met = true;
+    if (k->purpose == GCI_PURPOSE_JOIN)
+        self.job = 0;
+    gci_shake_connect(&k->shake, &self, k->purpose, k->peer, nonce);
+    k->stage = GCI_CONN_SHAKING;
+    conn_shake(c, k);
+}
+
+/* ---- frames ------------------------------------------------------------------------------------------------------- */
+
+GCI bool gci_conn_send(gci_control *c, gci_conn *k, unsigned kind, unsigned flag, const void *body, size_t bytes)
+{
+    gci_stream *s = k->stream;
+    uint8_t *at;
+
+    if (k->stage != GCI_CONN_PROVEN || bytes > GCI_FRAME_MAX || s->out_bytes + GCI_FRAME_HEAD + bytes > sizeof s->out)
+        return false;
+    at = s->out + s->out_bytes;
+    at[0] = (uint8_t)kind;
+    at[1] = (uint8_t)flag;
+    gci_put16(at + 2, (uint16_t)bytes);
+    if (bytes)
+        memcpy(at + GCI_FRAME_HEAD, body, bytes);
+    s->out_bytes += GCI_FRAME_HEAD + bytes;
+    c->dirty = true;
+    return true;
+}
+
+static void stream_end(gci_control *c, gci_conn *k, int err)
+{
+    gci_conn_close(c, k);
+    c->up->closed(c, k, err);
+}
+
+static void stream_flush(gci_control *c, gci_conn *k)
+{
+    gci_stream *s = k->stream;
+    for (;;) {
+        struct iovec v;
+        ssize_t n;
+        int err;
+        if (!s->out_bytes)
+            c->up->refill(c, k);
+        if (!s->out_bytes) {
+            if ((err = conn_watch(c, k, GCI_READ)) < 0)
+                stream_end(c, k, err);
+            return;
+        }
+        v = (struct iovec){ s->out, s->out_bytes };
+        n = c->sys->send(c->sys, k->fd, &v, 1);
+        if (n == -EINTR)
+            continue;
+        if (n == -EAGAIN)
+            n = conn_watch(c, k, GCI_READ | GCI_WRITE);
+        else if (n >= 0) {
+            s->out_bytes -= (size_t)n;
+            memmove(s->out, s->out + n, s->out_bytes);
+            continue;
+        }
+        if (n < 0 && n != -EPIPE && n != -ECONNRESET)
+            stream_end(c, k, (int)n);       /* reset: what the peer said before is still to be read, and then its end */
+        else if (n < 0)
+            s->out_bytes = 0;
+        return;
+    }
+}
+
+/* Takes whole frames from the front, up to one whose time has not come: it stays, with all behind it. */
+static void stream_take(gci_control *c, gci_conn *k)
+{
+    gci_stream *s = k->stream;
+    size_t at = 0;
+
+    while (k->stage == GCI_CONN_PROVEN && s->in_bytes - at >= GCI_FRAME_HEAD) {
+        const uint8_t *f = s->in + at;
+        size_t bytes = gci_get16(f + 2);
+        if (bytes > GCI_FRAME_MAX) {
+            gci_log(c->env, GC_LOG_ERROR, "rank %d sent a frame of %zu bytes", k->peer, bytes);
+            stream_end(c, k, -EPROTO);
+            return;
+        }
+        if (s->in_bytes - at < GCI_FRAME_HEAD + bytes)
+            break;
+        if (!c->up->frame(c, k, f[0], f[1], f + GCI_FRAME_HEAD, bytes))
+            break;
+        at += GCI_FRAME_HEAD + bytes;
+    }
+    s->in_bytes -= at;
+    memmove(s->in, s->in + at, s->in_bytes);
+}
+
+static void stream_read(gci_control *c, gci_conn *k)
+{
+    gci_stream *s = k->stream;
+    for (int i = 0; i < FRAMES_AT_ONCE && k->stage == GCI_CONN_PROVEN; i++) {
+        struct iovec v = { s->in + s->in_bytes, sizeof s->in - s->in_bytes };
+        ssize_t n;
+        if (!v.iov_len) {               /* a whole frame fits: it says far more than may be left lying */
+            stream_end(c, k, -EPROTO);
+            return;
+        }
+        n = c->sys->recv(c->sys, k->fd, &v, 1);
+        if (n == -EAGAIN)
+            return;
+        if (n == -EINTR)
+            continue;
+        if (n <= 0) {
+            stream_end(c, k, (int)n);
+            return;
+        }
+        s->in_bytes += (size_t)n;
+        stream_take(c, k);
+    }
+}
+
+GCI void gci_conn_resume(gci_control *c, gci_conn *k)
+{
+    if (k->stage == GCI_CONN_PROVEN && k->stream)
+        stream_take(c, k);
+}
+
+GCI void gci_conn_event(gci_control *c, gci_conn *k, unsigned events)
+{
+    if (k->stage == GCI_CONN_CONNECTING)
+        conn_connected(c, k);
+    else if (k->stage == GCI_CONN_SHAKING)
+        conn_shake(c, k);
+    else if (k->stage == GCI_CONN_PROVEN) {
+        if (events & GCI_WRITE)
+            (void)conn_watch(c, k, GCI_READ);       /* gci_dial_flush goes on */
+        if (events & GCI_READ)
+            stream_read(c, k);
+    }
+}
+
+GCI void gci_dial_flush(gci_control *c)
+{
+    for (int i = 0; i < c->conns; i++)
+        if (c->conn[i] && c->conn[i]->stage == GCI_CONN_PROVEN && !(c->conn[i]->watched & GCI_WRITE))
+            stream_flush(c, c->conn[i]);
+    for (int i = 0; i < c->conns; i++)
+        if (c->conn[i] && c->conn[i]->stage == GCI_CONN_CLOSED) {
+            gci_free(c->env, c->conn[i]->stream);
+            gci_free(c->env, c->conn[i]);
+            c->conn[i] = NULL;
+        }
+    for (gci_dial **at = &c->dials; *at;) {
+        gci_dial *d = *at;
+        if (d->over) {
+            *at = d->next_dial;
+            gci_free(c->env, d);
+        } else {
+            at = &d->next_dial;
+        }
+    }
+}
+
+/* ---- accepting ------------------------------------------------------------------------------------------------------ */
+
+static void accept_pause(gci_control *c, int64_t until)
+{
+    if (c->sys->watch(c->sys, c->poller, c->listener, 0, GCI_TAG_LISTENER) >= 0)
+        c->accept_at = until;
+}
+
+/* Room for one more stranger: the silent go first, then the oldest, none before its grace is over. */
+static bool accept_room(gci_control *c)
+{
+    gci_conn *victim = NULL;
+
+    if (c->unproven < STRANGERS_MAX)
+        return true;
+    for (int i = 0; i < c->conns; i++) {
+        gci_conn *k = c->conn[i];
+        bool silent, better;
+        if (!k || !k->incoming || k->stage != GCI_CONN_SHAKING)
+            continue;
+        silent = k->shake.step == GCI_SHAKE_HELLO;
+        better = !victim || (silent && victim->shake.step != GCI_SHAKE_HELLO)
+                 || (silent == (victim->shake.step == GCI_SHAKE_HELLO) && k->since < victim->since);
+        if (better)
+            victim = k;
+    }
+    if (victim && c->now - victim->since < dial_ms(STRANGER_GRACE_MS)) {
+        accept_pause(c, victim->since + dial_ms(STRANGER_GRACE_MS));
+        return false;
+    }
+    if (victim)
+        conn_fail(c, victim, -ETIMEDOUT);
+    return true;
+}
+
+static int accept_one(gci_control *c, int fd, const gci_addr *from)
+{
+    gci_shake_self self = dial_self(c);
+    uint8_t nonce[GCI_NONCE_BYTES];
+    gci_conn *k = conn_new(c, fd);
+    int err;
+
+    if (!k) {
+        c->sys->close(c->sys, fd);
+        return -ENOMEM;
+    }
+    k->incoming = true;
+    k->stage = GCI_CONN_SHAKING;
+    k->addr = *from;
+    c->unproven++;
+    err = c->sys->random(c->sys, nonce, sizeof nonce);
+    if (err >= 0)
+        err = c->sys->tune(c->sys, fd, GCI_TUNE_HANDSHAKE, c->peer_timeout);
+    gci_shake_accept(&k->shake, &self, nonce);
+    if (err >= 0)
+        err = conn_watch(c, k, GCI_READ);
+    if (err < 0)
+        conn_fail(c, k, err);
+    return 0;
+}
+
+GCI void gci_dial_accept(gci_control *c)
+{
+    for (int i = 0; i < STRANGERS_MAX && accept_room(c); i++) {
+        gci_addr from = { 0 };
+        int fd = c->sys->accept(c->sys, c->listener, &from);
+        if (fd == -EAGAIN)
+            return;
+        if (fd == -EINTR)
+            continue;
+        if (fd < 0 || accept_one(c, fd, &from) < 0) {
+            gci_log(c->env, GC_LOG_WARN, "cannot accept a connection: %s", gci_strerrno(fd < 0 ? fd : -ENOMEM));
+            accept_pause(c, c->now + dial_ms(ACCEPT_PAUSE_MS));
+            return;
+        }
+    }
+}
+
+/* ---- dialling ------------------------------------------------------------------------------------------------------- */
+
+GCI gci_dial *gci_dial_new(gci_control *c, enum gci_purpose purpose, int peer, const gci_addr *addr, int n, int64_t deadline)
+{
+    gci_dial *d = gci_alloc(c->env, sizeof *d);
+
+    if (!d)
+        return NULL;
+    d->purpose = (uint8_t)purpose;
+    d->peer = peer;
+    d->n = n < GCI_CANDIDATES_MAX ? n : GCI_CANDIDATES_MAX;
+    memcpy(d->addr, addr, (size_t)d->n * sizeof *addr);
+    d->begun = d->next_at = c->now;
+    d->deadline = deadline;
+    d->backoff = dial_ms(BACKOFF_FIRST_MS);
+    d->backoff_max = dial_ms(BACKOFF_MAX_MS);
+    d->next_dial = c->dials;
+    c->dials = d;
+    c->dirty = true;
+    return d;
+}
+
+GCI gci_dial *gci_dial_ssh(gci_control *c, enum gci_purpose purpose, int peer, const char *destination, uint16_t port, int64_t deadline)
+{
+    gci_dial *d = gci_dial_new(c, purpose, peer, &(gci_addr){ .port = port }, 1, deadline);
+
+    if (!d)
+        return NULL;
+    snprintf(d->via, sizeof d->via, "%s", destination);
+    d->backoff = dial_ms(TUNNEL_BACKOFF_MS);
+    d->backoff_max = dial_ms(TUNNEL_BACKOFF_MAX_MS);
+    return d;
+}
+
+GCI gci_dial *gci_dial_find(gci_control *c, enum gci_purpose purpose, int peer)
+{
+    for (gci_dial *d = c->dials; d; d = d->next_dial)
+        if (!d->over && d->peer == peer && d->purpose == purpose)
+            return d;
+    return NULL;
+}
+
+GCI void gci_dial_end(gci_control *c, gci_dial *d)
+{
+    if (!d || d->over)
+        return;
+    d->over = true;
+    for (int i = 0; i < c->conns; i++)
+        if (c->conn[i] && c->conn[i]->dial == d)
+            gci_conn_close(c, c->conn[i]);
+}
+
+/* An answer that will be the same next time. */
+static bool dial_final(int err)
+{
+    return err == -ECONNREFUSED || err == -ENETUNREACH || err == -EHOSTUNREACH || err == -EACCES || err == -EPERM
+           || err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT
+           || (err > 0 && err != GCI_REFUSE_BUSY && err != GCI_REFUSE_LEAVING && err != GCI_REFUSE_STARTED);
+}
+
+GCI bool gci_dial_hopeless(const gci_dial *d)
+{
+    bool full = false;
+
+    if (d->via[0])
+        return d->err[0] && d->rounds >= HOPELESS_ROUNDS;
+    for (int i = 0; i < d->n; i++) {
+        if (!dial_final(d->err[i]))
+            return false;
+        full = full || d->err[i] == GCI_REFUSE_FULL;
+    }
+    return full || !d->n || d->rounds >= HOPELESS_ROUNDS;
+}
+
+GCI const char *gci_dial_text(gci_control *c, const gci_dial *d, char text[GCI_TEXT])
+{
+    size_t at = 0;
+    char address[GCI_ADDR_TEXT], why[GCI_TEXT];
+
+    text[0] = 0;
+    for (int i = 0; i < d->n && at < GCI_TEXT; i++) {
+        gci_shake s = { .refusal = (uint8_t)(d->err[i] > 0 ? d->err[i] : 0), .peer_version = d->peer_version,
+                        .peer_ranks = d->peer_ranks, .self = dial_self(c) };
+        const char *said = d->err[i] ? dial_why(d->err[i], &s, why) : "no answer";
+        int n = d->via[0] ? snprintf(text, GCI_TEXT, "ssh %s: %s", d->via, said)
+                          : snprintf(text + at, GCI_TEXT - at, "%s%s: %s", i ? "; " : "", gci_addr_text(&d->addr[i], address), said);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    if (!d->n)
+        snprintf(text, GCI_TEXT, "no address to try");
+    return text;
+}
+
+/* BatchMode: nobody is there to type a password. The peer's port need not be open to the world: sshd connects to its own
+ * host. "--": a name is no option. */
+static int dial_spawn(gci_control *c, gci_dial *d)
+{
+    int64_t alive = c->peer_timeout / GCI_SECOND / TUNNEL_PROBES;
+    char port[32], interval[48], count[48], connect[48];
+    char *argv[] = { (char[]){ "ssh" }, (char[]){ "-T" }, (char[]){ "-o" }, (char[]){ "BatchMode=yes" }, (char[]){ "-o" }, connect,
+                     (char[]){ "-o" }, interval, (char[]){ "-o" }, count, (char[]){ "-W" }, port, (char[]){ "--" }, d->via, NULL };
+
+    snprintf(port, sizeof port, "127.0.0.1:%u", d->addr[0].port);
+    snprintf(connect, sizeof connect, "ConnectTimeout=%d", TUNNEL_CONNECT_S);
+    snprintf(interval, sizeof interval, "ServerAliveInterval=%d", alive < 1 ? 1 : alive > 25 ? 25 : (int)alive);
+    snprintf(count, sizeof count, "ServerAliveCountMax=%d", TUNNEL_PROBES);
+    return c->sys->spawn(c->sys, argv);
+}
+
+static void dial_try(gci_control *c, gci_dial *d)
+{
+    int i = d->next++, err, fd = d->via[0] ? dial_spawn(c, d) : c->sys->connect(c->sys, &d->addr[i]);
+    gci_conn *k;
+
+    d->next_at = c->now + dial_ms(STAGGER_MS);
+    if (fd < 0) {
+        dial_missed(c, d, i, fd);
+        return;
+    }
+    if ((k = conn_new(c, fd)) == NULL) {
+        c->sys->close(c->sys, fd);
+        dial_missed(c, d, i, -ENOMEM);
+        return;
+    }
+    k->addr = d->addr[i];
+    k->peer = d->peer;
+    k->purpose = d->purpose;
+    k->candidate = i;
+    k->dial = d;
+    k->tunnel = d->via[0] != 0;
+    if (k->tunnel)
+        k->deadline = c->now + dial_ms(TUNNEL_DEADLINE_MS);
+    d->open++;
+    if ((err = conn_watch(c, k, GCI_WRITE)) < 0)
+        conn_fail(c, k, err);
+}
+
+static int64_t dial_step(gci_control *c, gci_dial *d)
+{
+    if (c->now >= d->deadline && d->met && (d->purpose == GCI_PURPOSE_DATA || d->purpose == GCI_PURPOSE_BACKBONE)) {
+        d->deadline = c->now + (d->deadline - d->begun);    /* it may be stopped; if it is dead, we are told */
+        d->begun = c->now;
+    } else if (c->now >= d->deadline) {
+        c->up->expired(c, d);
+        gci_dial_end(c, d);
+    }
+    if (!d->over && !d->n && c->now >= d->next_at)
+        dial_round_over(c, d);
+    while (!d->over && d->next < d->n && c->now >= d->next_at)
+        dial_try(c, d);
+    if (d->over)
+        return GCI_FOREVER;
+    return d->next < d->n || !d->n ? d->next_at < d->deadline ? d->next_at : d->deadline : d->deadline;
+}
+
+GCI int64_t gci_dial_timers(gci_control *c)
+{
+    int64_t next = GCI_FOREVER;
+
+    for (int i = 0; i < c->conns; i++) {
+        gci_conn *k = c->conn[i];
+        if (k && k->stage != GCI_CONN_CLOSED && k->deadline && c->now >= k->deadline) {
+            if (k->stage == GCI_CONN_PROVEN)
+                stream_end(c, k, -ETIMEDOUT);
+            else
+                conn_fail(c, k, -ETIMEDOUT);
+        }
+    }
+    for (gci_dial *d = c->dials; d; d = d->next_dial)       /* new ones come in front and are seen next time */
+        if (!d->over) {
+            int64_t at = dial_step(c, d);
+            next = at < next ? at : next;
+        }
+    for (int i = 0; i < c->conns; i++) {
+        gci_conn *k = c->conn[i];
+        if (k && k->stage != GCI_CONN_CLOSED && k->deadline && k->deadline < next)
+            next = k->deadline;
+    }
+    if (c->accept_at && c->now >= c->accept_at && c->sys->watch(c->sys, c->poller, c->listener, GCI_READ, GCI_TAG_LISTENER) >= 0)
+        c->accept_at = 0;
+    return c->accept_at && c->accept_at < next ? c->accept_at : next;
+}

@@ -1,0 +1,447 @@
+/* gridcomm: messages and collectives between processes on hosts that form no tidy network.
+ * SPDX-License-Identifier: MIT
+ *
+ * A job is a number of processes, its ranks 0 .. size - 1, on one host or on many. Each calls gc_init, which finds the
+ * others and proves to them that it belongs to the job; from then on any rank can send to any other, and groups of them
+ * (communicators) take part in collective operations. Connections are opened on first use, over plain TCP. Linux, C11;
+ * nothing but libc and pthreads is needed.
+ *
+ *     #include "gridcomm.h"
+ *     #include <stdio.h>
+ *
+ *     int main(void)
+ *     {
+ *         gc_comm *world;
+ *         if (gc_init(&world, NULL)) return 1;
+ *         int mine = gc_rank(world) + 1, sum;
+ *         int err = gc_allreduce(world, &mine, &sum, 1, GC_INT32, GC_SUM);
+ *         if (!err && gc_rank(world) == 0) printf("%d ranks, sum %d\n", gc_size(world), sum);
+ *         return gc_finalize(world) || err;
+ *     }
+ *
+ *     cc app.c gridcomm.c -lpthread -o app && gcrun -n 8 ./app
+ *
+ * Errors   A function that can fail returns GC_OK (0) or a negative GC_ERR_...; gc_strerror names it, and gc_last_error
+ *          tells more: a text, and the rank at fault. Every function that takes a communicator or a request may return
+ *          GC_ERR_ARG (a wrong argument; nothing has happened) and GC_ERR_NOMEM, and every one that exchanges data
+ *          GC_ERR_PEER (a rank that is needed died or left; it is named), GC_ERR_UNREACHABLE (no connection to it could
+ *          be made) and GC_ERR_ABORTED (some rank called gc_abort). These are not repeated below. Nothing calls exit,
+ *          raises a signal, or prints, but for the log that the user enabled.
+ * Waiting  A call that blocks says so. It ends when its condition holds, when a rank it needs dies, or on gc_abort.
+ * Owning   Buffers belong to the caller. One that is being sent may be read, one that is being received into may not be
+ *          touched, until its operation is complete. NULL is a fine buffer of 0 bytes. Arrays of sizes and ranks are
+ *          copied at the call. What a function returns through a pointer is freed as the function says, and only so.
+ * Threads  Calls on different communicators may run at the same time, and so may messages on one communicator.
+ *          Collectives on one communicator come from one thread at a time; a request is waited for by one thread. There
+ *          is no global state: several worlds can live in one process. After fork, the child may only exec or exit.
+ * Network  Every connection proves the job's key at its start (HMAC-SHA-256, both ways). What follows is not encrypted.
+ */
+#ifndef GRIDCOMM_H
+#define GRIDCOMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- version ----------------------------------------------------------------------------------------------------- */
+
+#define GRIDCOMM_VERSION_MAJOR 0
+#define GRIDCOMM_VERSION_MINOR 1
+#define GRIDCOMM_VERSION_PATCH 0
+
+/* Returns the version of the library that is linked: major * 10000 + minor * 100 + patch. */
+int gc_version(void);
+
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
+
+enum { GC_OK = 0,
+       GC_ERR_ARG = -1,             /* an argument is wrong: nothing was done */
+       GC_ERR_NOMEM = -2,           /* out of memory */
+       GC_ERR_SYSTEM = -3,          /* a system call failed; the text has its errno */
+       GC_ERR_TIMEOUT = -4,         /* not done in the time given */
+       GC_ERR_UNREACHABLE = -5,     /* a rank's address does not answer */
+       GC_ERR_AUTH = -6,            /* the other end does not know the key of this job */
+       GC_ERR_PROTOCOL = -7,        /* the other end said what a rank of this job would not */
+       GC_ERR_PEER = -8,            /* a rank died or left */
+       GC_ERR_ABORTED = -9,         /* gc_abort was called by some rank */
+       GC_ERR_TRUNCATE = -10,       /* a message longer than its receive: the head is there, the rest discarded */
+       GC_ERR_MISMATCH = -11,       /* ranks called different collectives, or with arguments that do not agree */
+       GC_ERR_CANCELLED = -12,      /* gc_cancel came before a message */
+       GC_ERR_PENDING = -13,        /* requests are not complete */
+       GC_ERR_CONFIG = -14,         /* an option or an environment variable is wrong; the text says which */
+       GC_ERR_UNSUPPORTED = -15 };  /* not in this version, or not defined for this type */
+
+/* Returns the text of an error code: static, in English, never NULL. */
+const char *gc_strerror(int err);
+
+/* ---- types and constants ----------------------------------------------------------------------------------------- */
+
+typedef struct gc_comm gc_comm;         /* a group of ranks that exchange messages apart from all others */
+typedef struct gc_request gc_request;   /* an operation under way */
+typedef struct gc_message gc_message;   /* a message that gc_mprobe has found, to be received by gc_mrecv */
+typedef int gc_type;                    /* GC_INT8 ... */
+typedef int gc_op;                      /* GC_SUM ..., or what gc_op_create gave */
+
+enum { GC_ANY_SOURCE = -1, GC_ANY_TAG = -1, GC_UNDEFINED = -2,   /* GC_UNDEFINED: a colour: "no communicator for me" */
+       GC_TAG_MAX = 0x3fffffff };                                /* tags: 0 .. GC_TAG_MAX */
+enum { GC_INT8 = 1, GC_INT16, GC_INT32, GC_INT64, GC_UINT8, GC_UINT16, GC_UINT32, GC_UINT64,
+       GC_FLOAT, GC_DOUBLE, GC_FLOAT16, GC_BFLOAT16, GC_OPAQUE };
+enum { GC_SUM = 1, GC_PROD, GC_MIN, GC_MAX, GC_BAND, GC_BOR, GC_BXOR, GC_LAND, GC_LOR, GC_LXOR };
+enum { GC_OP_ASSOCIATIVE = 1, GC_OP_COMMUTATIVE = 2 };          /* flags of gc_op_create */
+enum { GC_LOG_ERROR, GC_LOG_WARN, GC_LOG_INFO, GC_LOG_DEBUG };
+
+/* How one operation ended. */
+typedef struct gc_status {
+    int    source, tag;         /* of the message received or probed */
+    int    error;               /* GC_OK or GC_ERR_* of this operation */
+    int    fault_rank;          /* rank in this communicator that caused it, or -1 */
+    size_t bytes;               /* received (after truncation: the receive's size) or waiting */
+} gc_status;
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
+
+/* What gc_init may be told. A field that is 0 or NULL (rank and direct: -1) is taken from the environment variable
+ * GRIDCOMM_<FIELD> (ranks: GRIDCOMM_SIZE, interfaces: GRIDCOMM_IF), and if that is not set either, has its default.
+ * Begin with GRIDCOMM_OPTIONS_INIT or gc_options_init. Strings need to live only until gc_init returns. Fields marked
+ * "later" belong to what this version does not have yet (address selection, models): setting one is
+ * GC_ERR_UNSUPPORTED. */
+typedef struct gc_options {
+    size_t size;                /* of this struct as the caller knows it */
+
+    /* Who this process is. Without any of it, here or in the environment, it is a world of one. */
+    int rank, ranks;            /* -1, 0: unset */
+    const char *root;           /* "host:port,host:port": where rank 0 listens; ranks try the list in turn */
+    const char *key;            /* shared secret of the job; without one only loopback is used */
+    const char *cluster;        /* where this rank stands: "site/rack/..."; default: none */
+
+    const char *interfaces;     /* later */
+    const char *advertise;      /* later */
+    const char *ports;          /* "lo-hi": listen on a port of this range, for firewalls */
+    const char *links;          /* name of a file with lines "require <src-pattern> <dst-pattern> via=ssh user=NAME": how
+                                   hosts are reached that take no connection but ssh's. # begins a comment */
+    const char *algo;           /* "bcast:binomial,reduce:flat": algorithms to take */
+    const char *model;          /* later */
+    const char *order;          /* later */
+    const char *progress;       /* how to wait: "auto" (poll as long as that pays, then sleep), "poll", "sleep"; "thread":
+                                   a thread of the library moves messages while the program computes */
+    const char *routing;        /* how relays are chosen, the same at every rank: "updown-dfs" (default), "updown-bfs",
+                                   "ordered"; "unrestricted", shortest paths that may deadlock, for comparison only */
+    const char *debug;          /* "boot,links,p2p,coll" or "all": what to log, to standard error if log is NULL */
+
+    double start_timeout;       /* s, 60: gc_init fails when the job is not complete by then */
+    double peer_timeout;        /* s, 30: a host that has not answered for so long is dead */
+    double stall;               /* later */
+    double link_density;        /* share of all pairs of ranks that keep a link for relaying, 0 .. 1, the same at every
+                                   rank; default: about 2 log2(ranks) links a rank */
+    int    max_links;           /* direct connections that this rank holds at most, beside those for relaying, 1 .. 1000000;
+                                   pairs beyond are relayed. Default: half of the descriptors that the process may open,
+                                   16 .. 1024 */
+    int    streams;             /* later */
+    int    credits;             /* 64: messages that may come from one rank before they are asked for, 1 .. 16384 */
+    int    queue_packets;       /* 8: packets that wait for one connection, 1 .. 8 */
+    int    direct;              /* 1 (default): a pair connects directly where it can; 0: everything is relayed; -1: unset */
+    int    insecure;            /* 1: listen beyond loopback without a key */
+    size_t eager_budget;        /* bytes, 16 MiB: memory for messages that come before their receive, at least 64 KiB */
+
+    void (*log)(void *user, int level, const char *line);       /* one line without its end, on any thread */
+    void *log_user;
+    void *(*alloc)(void *user, void *old, size_t bytes);        /* as realloc; bytes 0 frees. Any thread */
+    void *alloc_user;
+    char  *error_text;          /* where gc_init says why it failed, or NULL */
+    size_t error_text_size;
+} gc_options;
+
+#define GRIDCOMM_OPTIONS_INIT { .size = sizeof(gc_options), .rank = -1, .direct = -1 }
+
+/* Sets every option to "unset": what GRIDCOMM_OPTIONS_INIT does, for C++ and other languages. size_of_options is
+ * sizeof(gc_options) as the caller was compiled; nothing beyond it is written. */
+void gc_options_init(gc_options *options, size_t size_of_options);
+
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
+
+/* Joins the job and gives the communicator of all its ranks. Blocks until every rank has joined, at most
+ * start_timeout and one second. options may be NULL. All ranks succeed or all fail. On failure *world is NULL,
+ * nothing is left behind, and options->error_text says why, naming rank and address where one is at fault. End it
+ * with gc_finalize.
+ * Returns GC_OK, GC_ERR_ARG, GC_ERR_NOMEM, GC_ERR_SYSTEM; GC_ERR_CONFIG: contradictory or unusable options, no key
+ * for an address beyond loopback; GC_ERR_TIMEOUT: too few ranks; GC_ERR_UNREACHABLE: rank 0 does not answer;
+ * GC_ERR_AUTH: a wrong key; GC_ERR_PROTOCOL: another version or another job; GC_ERR_UNSUPPORTED: an option of a later
+ * version. */
+int gc_init(gc_comm **world, const gc_options *options);
+
+/* Leaves the job. Collective over the world: blocks until every rank has called it and all messages under way have
+ * arrived, then frees the world and its communicators. If a rank has died or the job was aborted it does not wait for
+ * the others, frees everything, and returns the error; the others learn that this rank left.
+ * Returns GC_OK; GC_ERR_ARG: not a world, GC_ERR_PENDING: requests are not complete: nothing was done, the world
+ * lives on; GC_ERR_PEER, GC_ERR_ABORTED: the job did not end whole. */
+int gc_finalize(gc_comm *world);
+
+/* Ends the whole job's communication: every pending and later operation, at every rank, ends with GC_ERR_ABORTED.
+ * Local, does not block, may be called from any thread. code stands in the others' error texts. gc_finalize is still
+ * due.
+ * Returns GC_OK, GC_ERR_ARG or GC_ERR_NOMEM. */
+int gc_abort(gc_comm *comm, int code);
+
+/* Tells the last call or operation that failed on this communicator, wrong arguments included. status (its error and
+ * fault_rank) and text may be NULL; text is cut to text_bytes with its end. What succeeds later changes nothing.
+ * Returns its code, GC_OK if none failed. */
+int gc_last_error(const gc_comm *comm, gc_status *status, char *text, size_t text_bytes);
+
+/* ---- communicators ----------------------------------------------------------------------------------------------- */
+
+/* A communicator is a list of ranks of the world, numbered anew from 0, and a context of its own: what is sent in one
+ * is never received in another. Creating one is collective: it blocks until all members have called. On failure *out
+ * is NULL. Free it with gc_comm_free, or let gc_finalize do so. */
+
+/* Returns the caller's rank in comm, 0 .. gc_size - 1, or GC_ERR_ARG for NULL. */
+int gc_rank(const gc_comm *comm);
+
+/* Returns the number of ranks in comm, dead ones too, or GC_ERR_ARG for NULL. */
+int gc_size(const gc_comm *comm);
+
+/* Gives a communicator of the same ranks in the same order. Collective over comm, blocks.
+ * Returns GC_OK or GC_ERR_MISMATCH. */
+int gc_comm_dup(gc_comm *comm, gc_comm **out);
+
+/* Gives each caller the communicator of those with the same color (>= 0), ranked by key, and by rank in comm where keys
+ * are equal. With color GC_UNDEFINED *out is NULL. Collective over comm, blocks.
+ * Returns GC_OK or GC_ERR_MISMATCH. */
+int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out);
+
+/* Gives the communicator of the n listed ranks of comm, in that order; all of them, and only they, need to call it,
+ * with the same list. A caller who is not listed gets *out = NULL at once. Blocks.
+ * Returns GC_OK or GC_ERR_MISMATCH: the lists differ. */
+int gc_comm_create(gc_comm *comm, const int ranks[], int n, gc_comm **out);
+
+/* Frees a communicator, not the world. Local: each member frees its own. Messages sent in it still arrive.
+ * Returns GC_OK; GC_ERR_PENDING: requests on it are not complete. */
+int gc_comm_free(gc_comm *comm);
+
+/* Lists the ranks of comm that are known here to have died or left: the first max of them, in order; ranks may be NULL
+ * if max is 0. Local. Returns how many there are, which may be more than max. */
+int gc_comm_failed(const gc_comm *comm, int ranks[], int max);
+
+/* Writes to out[i] which rank ranks[i] of `from` has in `to`, or -1 if it is not in it; both of one world. Local.
+ * Returns GC_OK. */
+int gc_comm_translate(const gc_comm *from, const int ranks[], int n, const gc_comm *to, int out[]);
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* A message is any number of bytes, 0 to beyond 4 GiB, with a tag (0 .. GC_TAG_MAX). A receive takes the first
+ * message that fits its source and tag (either may be any). Order holds as in MPI: of two messages from one rank that
+ * both fit a receive, the earlier is taken; of two receives that both fit a message, the one posted earlier gets it.
+ *
+ * A send is complete when its buffer may be used again. Short messages are so as soon as they are on their way,
+ * longer ones only when the receiver has posted its receive: do not count on either. A program that is right when
+ * every gc_send waits for its receive is right.
+ *
+ * Sending to a rank that has died fails. A receive from a rank that died gets what had come before, then fails; one
+ * from GC_ANY_SOURCE fails when any rank of the communicator has died. */
+
+/* Sends bytes to dest. Blocks until buf may be used again. Returns GC_OK. */
+int gc_send(gc_comm *comm, const void *buf, size_t bytes, int dest, int tag);
+
+/* Sends as gc_send, and blocks until the receiver has matched the message with a receive. Returns GC_OK. */
+int gc_ssend(gc_comm *comm, const void *buf, size_t bytes, int dest, int tag);
+
+/* Receives a message of at most bytes from source (or GC_ANY_SOURCE) with tag (or GC_ANY_TAG). Blocks until it is
+ * there. status may be NULL. Returns GC_OK; GC_ERR_TRUNCATE: it was longer, its first bytes are in buf, the rest is
+ * discarded. */
+int gc_recv(gc_comm *comm, void *buf, size_t bytes, int source, int tag, gc_status *status);
+
+/* Sends and receives at once, so that rings and swaps cannot wait for each other; the buffers must not overlap. Blocks
+ * until both are complete. status, of the receive, may be NULL. Returns the first error of the two: as gc_recv. */
+int gc_sendrecv(gc_comm *comm, const void *send, size_t send_bytes, int dest, int send_tag,
+                void *recv, size_t recv_bytes, int source, int recv_tag, gc_status *status);
+
+/* gc_send, gc_ssend and gc_recv begun: gc_isend, gc_issend and gc_irecv do not block and give a request, to be
+ * completed by one of the functions of the next section, by which alone it is freed. The buffer is the library's
+ * until then.
+ * Each returns GC_OK, or an error that was there at once: then *request is NULL. */
+int gc_isend(gc_comm *comm, const void *buf, size_t bytes, int dest, int tag, gc_request **request);
+int gc_issend(gc_comm *comm, const void *buf, size_t bytes, int dest, int tag, gc_request **request);
+int gc_irecv(gc_comm *comm, void *buf, size_t bytes, int source, int tag, gc_request **request);
+
+/* Blocks until a message that fits source and tag waits, and tells its source, tag and bytes, without receiving it.
+ * With several threads the message may be gone when it is received: use gc_mprobe. Returns GC_OK. */
+int gc_probe(gc_comm *comm, int source, int tag, gc_status *status);
+
+/* As gc_probe without blocking: *found says whether there is one. Returns GC_OK. */
+int gc_iprobe(gc_comm *comm, int source, int tag, int *found, gc_status *status);
+
+/* Blocks until a message that fits waits, and takes it out of the queue: only gc_mrecv or gc_imrecv can receive it now,
+ * and one of them must. status may be NULL. Returns GC_OK. */
+int gc_mprobe(gc_comm *comm, int source, int tag, gc_message **message, gc_status *status);
+
+/* As gc_mprobe without blocking: if there is none, *message is NULL. Returns GC_OK. */
+int gc_improbe(gc_comm *comm, int source, int tag, gc_message **message, gc_status *status);
+
+/* Receives the message that was taken, blocks, frees it and sets *message to NULL. Returns as gc_recv. */
+int gc_mrecv(gc_message **message, void *buf, size_t bytes, gc_status *status);
+
+/* As gc_mrecv without blocking: gives a request. Returns GC_OK, or an error that was there at once: then *message is
+ * still there to be received. */
+int gc_imrecv(gc_message **message, void *buf, size_t bytes, gc_request **request);
+
+/* ---- completion -------------------------------------------------------------------------------------------------- */
+
+/* A request that is complete is freed and its variable set to NULL; a NULL request counts as complete, and as a
+ * success. A status may be NULL. The value returned is the operation's own error (GC_ERR_TRUNCATE, GC_ERR_PEER,
+ * GC_ERR_MISMATCH, ...), which also stands in its status. Operations progress inside any call of the library. */
+
+/* Blocks until the operation is complete. Returns its error. */
+int gc_wait(gc_request **request, gc_status *status);
+
+/* As gc_wait, for at most so many seconds (0: looks once). Returns the operation's error; GC_ERR_TIMEOUT: it is not
+ * complete, and the request lives on. */
+int gc_wait_for(gc_request **request, double seconds, gc_status *status);
+
+/* Looks whether the operation is complete (*done), without blocking. Returns its error if so, else GC_OK. */
+int gc_test(gc_request **request, int *done, gc_status *status);
+
+/* Blocks until all n operations are complete, failed ones too. statuses has n entries or is NULL. Returns the first
+ * error in the order of the array. */
+int gc_waitall(int n, gc_request *requests[], gc_status statuses[]);
+
+/* Blocks until one of the n operations is complete and tells which: *index, -1 if all requests are NULL. Returns that
+ * operation's error. */
+int gc_waitany(int n, gc_request *requests[], int *index, gc_status *status);
+
+/* Looks whether all n operations are complete; frees all of them (*done = 1) or none (*done = 0). Returns the first
+ * error in the order of the array, or GC_OK if not done. */
+int gc_testall(int n, gc_request *requests[], int *done, gc_status statuses[]);
+
+/* As gc_waitany without blocking: *done says whether one was complete; it is 1, with *index -1, if all requests are
+ * NULL.
+ * Returns that operation's error, or GC_OK. */
+int gc_testany(int n, gc_request *requests[], int *index, int *done, gc_status *status);
+
+/* Asks that a receive end without a message. Local. The request must still be completed: it ends with GC_ERR_CANCELLED,
+ * or, if a message was there first, as if nothing had been asked. Returns GC_OK; GC_ERR_ARG: not a receive. */
+int gc_cancel(gc_request *request);
+
+/* Moves on what can move, without blocking. Only for programs that wait for something else while operations are
+ * pending.
+ * Returns how much moved: > 0 something, 0 nothing, < 0 an error. */
+int gc_progress(gc_comm *world);
+
+/* Gives a descriptor for the program's own poll or epoll: readable when gc_progress should be called, also when a
+ * timer is due. It belongs to the library: do not read from it or close it. Returns it, or an error. */
+int gc_pollfd(gc_comm *world);
+
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
+
+/* All members of a communicator call the same operation, in the same order, with sizes, types, operations and roots
+ * that agree. Where they do not, every rank that would otherwise wait for something else gets GC_ERR_MISMATCH, with a
+ * text that names both sides. A call blocks until this rank's part is done: that another has finished, only
+ * gc_barrier says.
+ *
+ * Sizes are per rank: gc_gather of 4 bytes over 8 ranks fills 32 bytes at the root, rank by rank. In place: for
+ * gather and allgather, send is the rank's own block inside recv; for reduce and allreduce, send == recv. No other
+ * overlap. Buffers that matter at the root alone may be NULL elsewhere.
+ *
+ * When a member dies, every collective of the communicator that is pending or begun later ends with GC_ERR_PEER, at
+ * every other member; what is in recv then is undefined. Besides the common codes each returns GC_OK or
+ * GC_ERR_MISMATCH. */
+
+/* Blocks until every member has called it. Returns: see above. */
+int gc_barrier(gc_comm *comm);
+
+/* Copies buf of root, bytes long, to buf of every other rank. Returns: see above. */
+int gc_bcast(gc_comm *comm, void *buf, size_t bytes, int root);
+
+/* Puts every rank's send (bytes each) one after another into recv of root (gc_size * bytes). Returns: see above. */
+int gc_gather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root);
+
+/* As gc_gather, with the result at every rank. Returns: see above. */
+int gc_allgather(gc_comm *comm, const void *send, size_t bytes, void *recv);
+
+/* Combines the count elements of every rank's send, element by element, into recv of root: send of rank 0 (op) send
+ * of rank 1 (op) ... Operations that are associative are combined pairwise along a tree, in a placement that depends
+ * on the ranks alone and never on who was faster: the same run gives the same bits. What is not commutative is
+ * combined in the order of ranks, what is not associative strictly from rank 0 up. The predefined operations: GC_SUM,
+ * GC_PROD, GC_MIN and GC_MAX on integers, float and double; the others on integers. Integers wrap; a NaN makes the
+ * minimum and the maximum NaN; logical operations give 0 or 1. GC_FLOAT16, GC_BFLOAT16 and GC_OPAQUE have operations
+ * of gc_op_create only. Returns: see above; GC_ERR_ARG also for an op that the type does not have. */
+int gc_reduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root);
+
+/* As gc_reduce, with the same result, to the bit, at every rank. Returns as gc_reduce. */
+int gc_allreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op);
+
+/* The same begun: gc_ibarrier, gc_ibcast, gc_igather, gc_iallgather, gc_ireduce and gc_iallreduce do not block and
+ * give a request, to be completed like any other; it progresses inside any call of the library. Several may be under
+ * way; all members begin them in the same order. Each returns GC_OK, or an error that was there at once: then
+ * *request is NULL. */
+int gc_ibarrier(gc_comm *comm, gc_request **request);
+int gc_ibcast(gc_comm *comm, void *buf, size_t bytes, int root, gc_request **request);
+int gc_igather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root, gc_request **request);
+int gc_iallgather(gc_comm *comm, const void *send, size_t bytes, void *recv, gc_request **request);
+int gc_ireduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root,
+               gc_request **request);
+int gc_iallreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op,
+                  gc_request **request);
+
+/* ---- operations of one's own ------------------------------------------------------------------------------------- */
+
+/* inout[i] = in[i] (op) inout[i] for count elements; `in` comes from lower ranks. It runs inside calls of the library,
+ * perhaps on another thread than the one that started the collective, and must not call the library. */
+typedef void gc_op_fn(const void *in, void *inout, size_t count, gc_type type, void *user);
+
+/* Makes an operation on elements of elem_bytes each, for every communicator of this world. flags: GC_OP_ASSOCIATIVE
+ * (else it is evaluated strictly from rank 0 up), GC_OP_COMMUTATIVE (else in rank order). user is handed to fn. Local;
+ * every rank that takes part in a reduction has made its own, in the same order. The type in a call is one of the same
+ * size, or GC_OPAQUE, where an element is elem_bytes long. Free it with gc_op_free or gc_finalize. Returns GC_OK. */
+int gc_op_create(gc_comm *world, gc_op_fn *fn, size_t elem_bytes, unsigned flags, void *user, gc_op *op);
+
+/* Frees an operation that gc_op_create made; collectives under way still use it. Local. Returns GC_OK. */
+int gc_op_free(gc_comm *world, gc_op op);
+
+/* Applies op here: inout = in (op) inout, count elements, without communication; the buffers must not overlap. Returns
+ * GC_OK. */
+int gc_reduce_local(gc_comm *world, const void *in, void *inout, size_t count, gc_type type, gc_op op);
+
+/* ---- advanced: topology and statistics --------------------------------------------------------------------------- */
+
+/* Returns the identity of the host of a rank: equal text, same host. Lives as long as the communicator. NULL: no such
+ * rank. */
+const char *gc_host(const gc_comm *comm, int rank);
+
+/* Returns the cluster of a rank: "site/rack", "" if none was given. Lives as long as the communicator. NULL: no such
+ * rank. */
+const char *gc_cluster(const gc_comm *comm, int rank);
+
+/* What this process has sent and holds. Later versions may add fields at the end. */
+typedef struct gc_stats {
+    size_t   size;              /* of this struct as the caller knows it */
+    uint64_t messages, bytes;           /* sent by this process, of the program's own data */
+    uint64_t wan_messages, wan_bytes;   /* of these, to ranks of another cluster; not counted yet: 0 */
+    uint64_t relayed_bytes;     /* forwarded for others */
+    uint64_t system_calls;      /* on data connections */
+    size_t   memory, memory_peak;       /* bytes allocated now and at most */
+    int      connections;       /* data connections open now */
+} gc_stats;
+
+/* Fills stats, of which the caller has set size; nothing beyond that is written. Local. Returns GC_OK. */
+int gc_get_stats(const gc_comm *world, gc_stats *stats);
+
+/* Writes what was chosen and why, as this process knows it now, into text: a line for each fact with form "text", a picture
+ * for Graphviz with form "dot". What:
+ *   "links"     each connection of this process with its queue and what was relayed over it, and the links that
+ *               the whole job keeps for relaying, with their costs; which of them are down
+ *   "routes"    the numbering that keeps relays free of deadlock, the path to every rank (for short latency, and for
+ *               bandwidth), whether it is in use, and which ranks relay for this one
+ *   "waits"     who waits for whom: packets for room in a queue, requests for their peers
+ *   "clusters"  the tree of clusters and hosts, with their ranks
+ * Without their first and last line the pictures of all ranks can be joined into one of the job. The text is cut to
+ * text_bytes with its end; *needed, which may be NULL, is what the whole takes. Local; does not block, but "routes" takes
+ * time that grows with the square of the ranks.
+ * Returns GC_OK; GC_ERR_ARG: no such what or form; GC_ERR_UNSUPPORTED: "addresses", which is for a later version. */
+int gc_describe(gc_comm *world, const char *what, const char *form, char *text, size_t text_bytes, size_t *needed);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

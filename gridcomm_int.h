@@ -1,0 +1,1218 @@
+/* gridcomm_int.h: what the rooms of gridcomm share, a section per room, from the ground up.
+ * SPDX-License-Identifier: MIT
+ *
+ * The floors (a room calls down, never up; it hears from below only through callbacks given at start):
+ *
+ *   gridcomm.c     life cycle, options, making communicators
+ *   describe.c     what was chosen and why, as text and pictures
+ *   coll.c         collectives: choice, schedule cache, executor
+ *   message.c      the message calls of the public interface
+ *   post.c         starting messages: sends, receives, probes, and giving them up
+ *   peers.c        peers that come and go: ways, the dead, farewells
+ *   p2p.c          pairs, eager and rendezvous, credits
+ *   match.c        posted receives and unexpected messages
+ *   request.c      requests: their life and completion
+ *   comm.c         what a communicator knows: members, who is gone, the last error
+ *   drive.c        who runs the I/O loop: polling, sleeping, the I/O thread, a poller of the user's own
+ *   overlay.c      links, packets, fixed-buffer forwarding
+ *   control.c      the control thread: its loop, requests for links, how a rank is reached
+ *   mesh.c         the end of the start: the backbone, as far as it can be had
+ *   life.c         control connections: life and death, notices, epochs, the goodbye
+ *   join.c         how ranks find each other at start and trade cards
+ *   dial.c         connecting, accepting, proving; frames on control connections
+ *   boot.c         what a process knows at start, cards, the handshake of every port (bytes in, bytes out)
+ *   sched.c op.c   schedules and the algorithms that emit them; types and reduction kernels (pure)
+ *   backbone.c     which ranks keep links to each other, so that the job holds together (pure)
+ *   route.c topo.c routing tables over a graph of links; clusters as a tree (pure)
+ *   text.c         texts put together piece by piece (pure)
+ *   sys.c          the table of system functions, allocator, log, SHA-256 and HMAC
+ *
+ * GCI marks what rooms share: nothing when each room is a file of its own, static in the amalgamated source.
+ */
+#ifndef GRIDCOMM_INT_H
+#define GRIDCOMM_INT_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE             /* accept4, epoll and network namespaces; only sys.c may rely on it */
+#endif
+
+#include "gridcomm.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#ifndef GCI
+#define GCI
+#endif
+
+enum { GCI_TEXT = 256 };        /* bytes of an error text */
+#define GCI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static inline size_t gci_min(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t gci_max(size_t a, size_t b) { return a > b ? a : b; }
+
+/* ---- sys.c: the table of system functions ------------------------------------------------------------------- */
+
+enum { GCI_NS_PER_MS = 1000000, GCI_HOST_ID_BYTES = 64, GCI_HOST_NAME_BYTES = 64, GCI_IFNAME_BYTES = 16, GCI_ADDR_TEXT = 64 };
+#define GCI_SECOND INT64_C(1000000000)      /* in ns, the unit of every time inside the library */
+#define GCI_FOREVER INT64_MAX
+
+/* An address of either family; in host byte order where it is a number. family 0: none. */
+typedef struct gci_addr {
+    uint8_t  family;            /* 0, 4 or 6 */
+    uint8_t  ip[16];            /* network order; the first 4 bytes for IPv4 */
+    uint16_t port;
+    uint32_t scope;             /* IPv6 link-local: interface index */
+} gci_addr;
+
+enum { GCI_IF_LOOPBACK = 1, GCI_IF_POINT_TO_POINT = 2 };
+
+/* One address of one interface that is up. An interface with several addresses has several entries, one after another. */
+typedef struct gci_ifaddr {
+    gci_addr addr;              /* port 0 */
+    uint8_t  prefix;            /* bits */
+    uint8_t  flags;             /* GCI_IF_* */
+    uint32_t index;             /* of the interface on its host */
+    uint32_t speed;             /* Mbit/s; 0 unknown */
+    char     name[GCI_IFNAME_BYTES];
+} gci_ifaddr;
+
+enum { GCI_READ = 1, GCI_WRITE = 2 };
+typedef struct gci_event { uint64_t tag; unsigned events; } gci_event;     /* GCI_READ also on end or error of a stream */
+
+enum gci_tune { GCI_TUNE_HANDSHAKE, GCI_TUNE_CONTROL, GCI_TUNE_DATA };
+
+typedef struct gci_thread gci_thread;
+typedef struct gci_monitor gci_monitor;     /* a lock and one condition */
+
+/* All that the library asks of the system. The tests put a simulated network here. Every function that can fail returns
+ * a negative errno; descriptors are >= 0; sockets are non-blocking streams, close-on-exec, and never raise SIGPIPE. */
+typedef struct gci_sys gci_sys;
+struct gci_sys {
+    int64_t (*now)(gci_sys *);                                      /* ns, monotonic */
+    int     (*random)(gci_sys *, void *buf, size_t bytes);          /* fit for nonces */
+    void    (*yield)(gci_sys *);                                    /* between two polls: let others have the core */
+
+    int     (*host)(gci_sys *, char id[GCI_HOST_ID_BYTES], char name[GCI_HOST_NAME_BYTES]);    /* id: boot id and network
+                                                                       namespace, equal = same host; name: as people call it */
+    int     (*interfaces)(gci_sys *, gci_ifaddr *out, int max);     /* how many there are (may exceed max); loopback too */
+    int     (*resolve)(gci_sys *, const char *name, uint16_t port, gci_addr *out, int max);   /* how many; name or literal */
+
+    int     (*listen)(gci_sys *, gci_addr *at);                     /* port 0: chosen, and written back. :: takes IPv4 too */
+    int     (*adopt)(gci_sys *, int inherited, gci_addr *at);       /* a listening socket that the launcher made */
+    int     (*accept)(gci_sys *, int fd, gci_addr *from);           /* -EAGAIN: nobody waits */
+    int     (*connect)(gci_sys *, const gci_addr *to);              /* begins; watch for GCI_WRITE */
+    int     (*connected)(gci_sys *, int fd);                        /* then: 0, -EINPROGRESS or why not */
+    int     (*tune)(gci_sys *, int fd, enum gci_tune, int64_t peer_timeout);
+    ssize_t (*send)(gci_sys *, int fd, const struct iovec *, int n);
+    ssize_t (*recv)(gci_sys *, int fd, const struct iovec *, int n);    /* 0: the peer closed */
+    void    (*close)(gci_sys *, int fd);
+
+    int     (*poller)(gci_sys *);                                   /* a set of descriptors, itself a descriptor */
+    int     (*watch)(gci_sys *, int poller, int fd, unsigned events, uint64_t tag);   /* level-triggered; 0: no more */
+    int     (*wait)(gci_sys *, int poller, gci_event *, int max, int64_t timeout);    /* ns, 0 polls, GCI_FOREVER; how many; EINTR is 0 */
+    int     (*waker)(gci_sys *);                                    /* a descriptor for a poller ... */
+    void    (*wake)(gci_sys *, int waker);                          /* ... readable from here, on any thread ... */
+    void    (*rest)(gci_sys *, int waker);                          /* ... until here */
+    int     (*timer)(gci_sys *);                                    /* a descriptor for a poller ... */
+    void    (*arm)(gci_sys *, int timer, int64_t at);               /* ... readable from that time on, until armed anew */
+
+    /* A child process (argv[0] sought in PATH) whose standard input and output are one stream, returned; its errors go where
+     * ours go. close() of the stream ends the child. */
+    int     (*spawn)(gci_sys *, char *const argv[]);
+
+    int     (*thread)(gci_sys *, gci_thread **, void (*run)(void *), void *arg);
+    void    (*join)(gci_sys *, gci_thread *);                       /* and free */
+    int     (*monitor)(gci_sys *, gci_monitor **);
+    void    (*monitor_free)(gci_sys *, gci_monitor *);
+    void    (*enter)(gci_sys *, gci_monitor *);
+    void    (*leave)(gci_sys *, gci_monitor *);
+    void    (*await)(gci_sys *, gci_monitor *, int64_t timeout);    /* inside; may wake without cause */
+    void    (*notify)(gci_sys *, gci_monitor *);                    /* inside; wakes all that await */
+};
+
+GCI gci_sys *gci_sys_real(void);            /* the real calls: Linux */
+
+/* What every room needs: the system, memory with an account, a log. One per world; safe on any thread. */
+enum { GCI_DEBUG_BOOT = 1, GCI_DEBUG_LINKS = 2, GCI_DEBUG_P2P = 4, GCI_DEBUG_COLL = 8, GCI_DEBUG_ADDRSEL = 16 };
+typedef struct gci_env {
+    gci_sys *sys;
+    void  *(*alloc)(void *user, void *old, size_t bytes);   void *alloc_user;
+    void   (*log)(void *user, int level, const char *line); void *log_user;
+    int      rank;              /* for log lines; -1 before it is known */
+    unsigned debug;             /* GCI_DEBUG_* */
+    atomic_size_t memory, memory_peak;
+} gci_env;
+
+GCI void  gci_env_init(gci_env *, gci_sys *, const gc_options *);   /* options: log, alloc and debug only; may be NULL */
+GCI void *gci_alloc(gci_env *, size_t bytes);                       /* zeroed; NULL: out of memory */
+GCI void *gci_realloc(gci_env *, void *old, size_t bytes);          /* what is new is not zeroed; NULL: old lives on */
+GCI void  gci_free(gci_env *, void *);                              /* NULL is fine */
+GCI char *gci_strdup(gci_env *, const char *);
+GCI void  gci_log(gci_env *, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+GCI const char *gci_strerrno(int negative_errno);                   /* text of a system error, without locale */
+
+GCI int   gci_addr_parse(const char *text, gci_addr *);             /* "1.2.3.4", "fe80::1%2"; port untouched. GC_ERR_ARG */
+GCI const char *gci_addr_text(const gci_addr *, char text[GCI_ADDR_TEXT]);   /* "1.2.3.4:5", "[::1]:5"; no port if 0 */
+GCI bool  gci_addr_equal(const gci_addr *, const gci_addr *);       /* family and ip */
+GCI bool  gci_addr_is_loopback(const gci_addr *);
+
+enum { GCI_MAC_BYTES = 32 };
+typedef struct gci_sha256 { uint32_t h[8]; uint64_t bytes; uint8_t block[64]; } gci_sha256;
+GCI void  gci_sha256_init(gci_sha256 *);
+GCI void  gci_sha256_add(gci_sha256 *, const void *, size_t);
+GCI void  gci_sha256_end(gci_sha256 *, uint8_t out[GCI_MAC_BYTES]);
+GCI void  gci_hmac(const void *key, size_t key_bytes, const struct iovec *parts, int n, uint8_t out[GCI_MAC_BYTES]);
+GCI bool  gci_equal_in_constant_time(const void *, const void *, size_t);
+
+/* Integers on the wire: little-endian, at any alignment. */
+static inline void gci_put16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)v; p[1] = (uint8_t)(v >> 8); }
+static inline void gci_put32(uint8_t *p, uint32_t v) { gci_put16(p, (uint16_t)v); gci_put16(p + 2, (uint16_t)(v >> 16)); }
+static inline void gci_put64(uint8_t *p, uint64_t v) { gci_put32(p, (uint32_t)v); gci_put32(p + 4, (uint32_t)(v >> 32)); }
+static inline uint16_t gci_get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static inline uint32_t gci_get32(const uint8_t *p) { return gci_get16(p) | (uint32_t)gci_get16(p + 2) << 16; }
+static inline uint64_t gci_get64(const uint8_t *p) { return gci_get32(p) | (uint64_t)gci_get32(p + 4) << 32; }
+
+/* ---- text.c: texts put together piece by piece (pure) ---------------------------------------------------------- */
+
+typedef struct gci_text { char *text; size_t room, used; } gci_text;   /* used: also what did not fit; without its end */
+GCI void gci_text_begin(gci_text *, char *text, size_t room);
+GCI void gci_text_add(gci_text *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+GCI void gci_text_quote(gci_text *, const char *name);      /* as it may stand between double quotes */
+
+/* ---- op.c: types and reduction kernels (pure) ---------------------------------------------------------------- */
+
+enum { GCI_OP_FIRST_USER = 64 };        /* gc_op values below are the predefined ones */
+
+GCI size_t gci_type_bytes(gc_type);                         /* 0: no such type. GC_OPAQUE: 1 */
+GCI bool   gci_op_predefined(gc_op, gc_type);               /* is op defined on type? */
+/* inout[i] = in[i] (op) inout[i] for a predefined pair. */
+GCI void   gci_op_apply(gc_op, gc_type, const void *in, void *inout, size_t count);
+GCI const char *gci_type_name(gc_type);                     /* "double" */
+GCI const char *gci_op_name(gc_op);                         /* "sum" */
+
+typedef struct gci_user_op { gc_op_fn *fn; void *user; size_t elem_bytes; unsigned flags; } gci_user_op;
+
+/* ---- topo.c: clusters as a tree (pure) ------------------------------------------------------------------------- */
+
+/* Cluster 0 is the whole job; below it stand all prefixes of the cluster paths, below those the hosts (a host whose ranks
+ * bear different paths counts once under each). A cluster's number is greater than its parent's. */
+typedef struct gci_topo {
+    int      nodes, clusters;
+    int32_t *parent, *depth;    /* [clusters]; parent[0] is -1, depth[0] is 0 */
+    int32_t *of;                /* [nodes] the innermost cluster of each, its host */
+    int32_t *order, *place;     /* [nodes] the nodes such that every cluster is a block; where each stands in it */
+    int32_t *first, *size;      /* [clusters] its block in that order */
+} gci_topo;
+
+/* paths: cluster path of each node, "" or NULL: none. hosts: any number per host, equal = same host. GC_ERR_NOMEM. */
+GCI int  gci_topo_make(gci_env *, int nodes, const char *const paths[], const int hosts[], gci_topo *);
+GCI void gci_topo_free(gci_env *, gci_topo *);
+GCI int  gci_topo_common(const gci_topo *, int a, int b);               /* the innermost cluster of both */
+GCI bool gci_topo_inside(const gci_topo *, int cluster, int node);
+
+/* ---- route.c: routing tables over any connected graph (pure) ---------------------------------------------------- */
+
+enum gci_metric { GCI_LATENCY, GCI_BANDWIDTH, GCI_METRICS };
+enum gci_routing { GCI_UPDOWN_DFS, GCI_UPDOWN_BFS, GCI_ORDERED, GCI_UNRESTRICTED, GCI_ROUTINGS };
+
+/* An undirected link. Costs are sums along a path: latency in units of 100 ns, inverse bandwidth in ps per byte. */
+typedef struct gci_edge { int32_t a, b; uint32_t cost[GCI_METRICS]; } gci_edge;     /* a < b; any cost 0: the link is down */
+typedef struct gci_graph { int nodes, edges; gci_edge *edge; } gci_graph;           /* ascending (a, b), each once */
+GCI void gci_graph_free(gci_env *, gci_graph *);
+GCI int  gci_graph_copy(gci_env *, const gci_graph *, gci_graph *out);              /* GC_ERR_NOMEM */
+GCI int  gci_graph_find(const gci_graph *, int a, int b);                           /* index of the edge, either way round; -1 */
+
+/* What keeps routes free of cycles, the same at every node of an epoch. */
+typedef struct gci_numbering {
+    enum gci_routing routing;
+    int      phases;            /* up/down 2, ordered as many as there are spanning forests, unrestricted 1 */
+    int      entries;
+    int32_t *number;            /* up/down: [nodes], up is towards the lower; ordered: [edges] the forest of each */
+} gci_numbering;
+
+/* next: what a packet that came in phase p and goes to dest does at node self. */
+enum { GCI_NO_ROUTE = 0xffff };
+typedef struct gci_routes {
+    int       nodes, self, phases, degree;
+    int32_t  *neighbour;        /* [degree] ascending; those whose link is not down */
+    uint16_t *came;             /* [degree] the phase of what has come from that neighbour */
+    uint16_t *next;             /* [metric][phase][dest]: index in neighbour, or GCI_NO_ROUTE */
+} gci_routes;
+
+GCI int  gci_routing_parse(const char *name);               /* "updown-dfs", "updown-bfs", "ordered", "unrestricted"; or GC_ERR_CONFIG */
+GCI const char *gci_routing_name(enum gci_routing);
+GCI int  gci_number(gci_env *, const gci_graph *, const gci_topo *, enum gci_routing, gci_numbering *);
+GCI void gci_numbering_free(gci_env *, gci_numbering *);
+/* With links gone down since: does every pair that is still connected still have a legal path? (unrestricted: always) */
+GCI bool gci_numbering_holds(const gci_graph *, const gci_numbering *, int32_t scratch[]);      /* scratch: [3 * nodes] */
+GCI int  gci_routes_make(gci_env *, const gci_graph *, const gci_topo *, const gci_numbering *, int self, gci_routes *);
+GCI void gci_routes_free(gci_env *, gci_routes *);
+/* from: index of the neighbour that it came from, -1: it starts here. Index of the neighbour it goes to, or -1. Never back
+ * to where it came from: tables of one knowledge do not ask for that, those of mixed knowledge could, and wait in a circle. */
+static inline int gci_route_next(const gci_routes *r, enum gci_metric metric, int from, int dest)
+{
+    size_t phase = from < 0 ? 0 : r->came[from];
+    uint16_t next = r->next[((size_t)metric * (size_t)r->phases + phase) * (size_t)r->nodes + (size_t)dest];
+    return next == GCI_NO_ROUTE || next == from ? -1 : next;
+}
+
+/* ---- backbone.c: which ranks keep links to each other (pure) ----------------------------------------------------- */
+
+/* The links that every rank wishes for: the locality-aware choice of Hironaka 4.5.1 over cluster tiers, the same at every
+ * rank for the same arguments. density: links / pairs, 0: about 2 log2 n links a rank. speed: Mbit/s per node, 0 or NULL
+ * unknown. The result is connected, and no single node cuts it (where n > 2 allows). GC_ERR_NOMEM. */
+GCI int  gci_backbone_choose(gci_env *, const gci_topo *, const uint32_t speed[], double density, uint64_t seed, gci_graph *);
+GCI void gci_backbone_cost(const gci_topo *, const uint32_t speed[], gci_edge *);       /* fills in the costs of (a, b) */
+/* Some links could not be had: they stand in the graph as down. Which others should be tried, so that it becomes connected
+ * and then without a node that cuts it? At most max (a few per part that is to be joined do), none that stands in the graph
+ * already. To be called again when it is known which of them are up and which down; how often it may propose
+ * is bounded, see backbone.c. Once the graph is connected a caller in haste may stop. Returns how many; 0: it holds, or
+ * nothing sensible is left to try. GC_ERR_NOMEM. */
+GCI int  gci_backbone_repair(gci_env *, const gci_topo *, const gci_graph *, uint64_t seed, int max, gci_edge out[]);
+GCI int  gci_graph_add(gci_env *, gci_graph *, const gci_edge *);                       /* in its place; twice: replaces. GC_ERR_NOMEM */
+GCI int  gci_graph_parts(const gci_graph *, int32_t part[]);            /* [nodes] -> number of its component; how many there are */
+GCI int  gci_graph_cuts(gci_env *, const gci_graph *, uint8_t cut[]);   /* [nodes] -> 1: its death cuts others off; how many; GC_ERR_NOMEM */
+
+/* A line of the file that GRIDCOMM_LINKS names (docs/links.md): `require <src-pattern> <dst-pattern> via=ssh user=NAME`.
+ * Patterns (* and ?) are held against host name, address and cluster path of a rank. user "": ssh's own default. The error
+ * text names line and word. */
+typedef struct gci_require { char from[128], to[128], user[64]; } gci_require;
+GCI int  gci_links_parse(gci_env *, const char *text, size_t bytes, gci_require **out, int *n, char error_text[GCI_TEXT]);  /* GC_ERR_CONFIG, _NOMEM */
+GCI bool gci_pattern_fits(const char *pattern, const char *text);
+
+/* ---- sched.c: schedules and the algorithms that emit them (pure) --------------------------------------------- */
+
+/* A schedule is what one rank does in one collective: steps, and which waits for which. It has no pointers and no
+ * communicator, is never changed once built, and is run by coll.c, priced by the models and checked by the tests. */
+enum gci_step_kind { GCI_STEP_SEND, GCI_STEP_RECV, GCI_STEP_REDUCE, GCI_STEP_COPY };
+enum gci_buffer { GCI_BUF_SEND, GCI_BUF_RECV, GCI_BUF_TEMP };   /* the user's two buffers and the schedule's scratch */
+
+typedef struct gci_step {
+    uint8_t kind;
+    uint8_t to, from;           /* enum gci_buffer: written (recv, reduce, copy), read (send, reduce, copy) */
+    int32_t peer;               /* send, recv: rank in the communicator */
+    size_t  to_at, from_at;     /* byte offsets in those buffers */
+    size_t  bytes;              /* reduce: to = from (op) to, or, see swapped */
+    bool    swapped;            /* reduce: to = to (op) from */
+    int32_t waits;              /* how many earlier steps it waits for */
+    int32_t first_wait;         /* where they stand in gci_sched.waits */
+} gci_step;
+
+typedef struct gci_sched {
+    int32_t   steps, waits;     /* lengths */
+    size_t    temp_bytes;       /* scratch to allocate */
+    gci_step *step;             /* a step waits for earlier steps only: no cycle by construction */
+    int32_t  *wait;
+} gci_sched;
+
+enum gci_coll { GCI_BARRIER, GCI_BCAST, GCI_REDUCE, GCI_ALLREDUCE, GCI_GATHER, GCI_ALLGATHER, GCI_COLLS };
+
+/* What a builder sees of a call. Offsets and sizes in bytes. */
+typedef struct gci_call {
+    enum gci_coll coll;
+    int    rank, ranks, root;
+    size_t bytes;               /* a rank's block; the whole vector for bcast, reduce, allreduce */
+    size_t elem_bytes;          /* reductions: never cut an element */
+    bool   in_place;
+    bool   commutative;         /* else operands meet in rank order */
+    bool   associative;         /* else reductions are evaluated strictly from rank 0 up */
+} gci_call;
+
+typedef struct gci_algo {
+    enum gci_coll coll;
+    const char   *name;                                     /* "binomial", "flat" */
+    int (*build)(gci_env *, const gci_call *, gci_sched *); /* GC_OK, GC_ERR_NOMEM, GC_ERR_UNSUPPORTED (does not fit the call) */
+} gci_algo;
+
+GCI const gci_algo *gci_algo_find(enum gci_coll, const char *name);     /* name NULL: the first; NULL: none such */
+GCI const char *gci_coll_name(enum gci_coll);                           /* "allreduce" */
+GCI void gci_sched_free(gci_env *, gci_sched *);
+
+/* ---- boot.c: what a process knows at start, cards, the handshake (pure: bytes in, bytes out) ------------------ */
+
+enum { GCI_ROOTS_MAX = 16, GCI_KEY_MAX = 256, GCI_IFADDRS_MAX = 64, GCI_CLUSTER_MAX = 128, GCI_RANKS_MAX = 65536 };
+
+/* Where a process stands and whom to ask. From the options, else the environment, else the launcher's variables. */
+typedef struct gci_place {
+    int      rank, ranks;
+    int      roots;                              /* 0: a world of one */
+    struct { char host[128]; uint16_t port; } root[GCI_ROOTS_MAX];
+    uint8_t  key[GCI_KEY_MAX];  size_t key_bytes;   /* 0: none */
+    int      listen_fd;                          /* rank 0: socket that the launcher opened (GRIDCOMM_LISTEN_FD), or -1 */
+    bool     insecure;
+    char     cluster[GCI_CLUSTER_MAX];
+    char     launcher[16];                       /* "gridcomm", "torchrun", "none": who said so, for texts */
+} gci_place;
+
+/* getenv-like look-up, so that tests bring their own. error_text gets one line that says what is wrong. */
+GCI int gci_place_find(const gc_options *, const char *(*look_up)(void *user, const char *name), void *user, gci_place *,
+                       char error_text[GCI_TEXT]);
+
+/* A host as every rank sees it; a rank's card. Hosts are told once however many ranks they run. */
+typedef struct gci_host { char id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES]; int addrs; gci_ifaddr *addr; } gci_host;
+typedef struct gci_card { int host; uint16_t port; uint8_t big_endian; const char *cluster; } gci_card;   /* host: index; -1: not heard of yet */
+typedef struct gci_table {
+    uint64_t  job;              /* drawn by rank 0 */
+    int       ranks, hosts;
+    gci_card *card;             /* [ranks] */
+    gci_host *host;
+    char     *clusters;         /* storage of the cluster texts */
+} gci_table;
+GCI void gci_table_free(gci_env *, gci_table *);
+
+/* One rank's card as it stands alone: what a process tells when it joins, and enough to connect to it. Loopback addresses
+ * are never in it. 24 addresses keep a table within 512 B * ranks + 1 KiB * hosts; link-local ones give way first. */
+enum { GCI_CARD_ADDRS_MAX = 24, GCI_CARD_BYTES_MAX = 8 + GCI_HOST_ID_BYTES + GCI_HOST_NAME_BYTES + GCI_CLUSTER_MAX + GCI_CARD_ADDRS_MAX * 48 };
+typedef struct gci_full_card {
+    char       id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES], cluster[GCI_CLUSTER_MAX];
+    uint16_t   port;
+    uint8_t    big_endian;
+    int        addrs;
+    gci_ifaddr addr[GCI_CARD_ADDRS_MAX];
+} gci_full_card;
+
+GCI void   gci_card_fill(gci_full_card *, const char *id, const char *name, const char *cluster, uint16_t port, const gci_ifaddr *, int n);
+GCI size_t gci_card_encode(const gci_full_card *, uint8_t out[GCI_CARD_BYTES_MAX]);
+GCI int    gci_card_decode(gci_full_card *, const uint8_t *, size_t);       /* GC_ERR_PROTOCOL */
+
+/* The table of encoded cards (each decodable), one per rank; its wire form; the tree along which it travels. */
+GCI int    gci_table_gather(gci_env *, uint64_t job, int ranks, uint8_t *const card[], const size_t bytes[], gci_table *);
+GCI size_t gci_table_encode(const gci_table *, uint8_t *out);               /* out NULL: how many bytes */
+GCI size_t gci_table_bytes_max(int ranks);                                  /* no wire form is longer */
+GCI int    gci_table_decode(gci_env *, const uint8_t *, size_t, gci_table *);   /* GC_ERR_PROTOCOL, GC_ERR_NOMEM */
+GCI int    gci_table_parents(gci_env *, const gci_table *, int parent[]);   /* parent[0] = -1; once per site, once per host */
+GCI void   gci_table_card(const gci_table *, int rank, gci_full_card *);
+
+/* Addresses of a peer on `theirs` as seen from `mine`, best first; returns how many (<= max). */
+GCI int    gci_candidates(const gci_full_card *mine, const gci_full_card *theirs, gci_addr *out, int max);
+
+/* The handshake that opens every connection:
+ *
+ *     connector                                            acceptor
+ *     HELLO  magic version purpose from to ranks job nonce  -->
+ *       <--  CHALLENGE  magic version status job ranks rank nonce MAC("acceptor" | HELLO | CHALLENGE)
+ *     PROOF  MAC("connector" | HELLO | CHALLENGE)            -->
+ *       <--  VERDICT  status
+ *
+ * The acceptor's owner decides twice: on the HELLO (nothing proven yet), and on the PROOF. */
+enum gci_purpose { GCI_PURPOSE_JOIN = 1, GCI_PURPOSE_FETCH, GCI_PURPOSE_CONTROL,
+                   GCI_PURPOSE_DATA,            /* a link of the pair's own: nothing is forwarded over it */
+                   GCI_PURPOSE_BACKBONE,        /* a link of the backbone, for packets on their way between any two ranks */
+                   GCI_PURPOSES };
+enum gci_refusal { GCI_REFUSE_NOT, GCI_REFUSE_VERSION, GCI_REFUSE_PURPOSE, GCI_REFUSE_JOB, GCI_REFUSE_RANKS, GCI_REFUSE_FROM,
+                   GCI_REFUSE_TO, GCI_REFUSE_TAKEN, GCI_REFUSE_BUSY, GCI_REFUSE_LEAVING, GCI_REFUSE_STARTED, GCI_REFUSE_KEY,
+                   GCI_REFUSE_FULL, GCI_REFUSE_STRANGER, GCI_REFUSALS };
+enum { GCI_PROTOCOL_VERSION = 1, GCI_NONCE_BYTES = 32, GCI_HELLO_BYTES = 64, GCI_CHALLENGE_BYTES = 88, GCI_VERDICT_BYTES = 4 };
+enum gci_shake_state { GCI_SHAKE_READS, GCI_SHAKE_DECIDES, GCI_SHAKE_DONE, GCI_SHAKE_FAILED };
+enum gci_shake_step { GCI_SHAKE_HELLO, GCI_SHAKE_CHALLENGE, GCI_SHAKE_PROOF, GCI_SHAKE_VERDICT };   /* the message awaited */
+
+/* This side of a handshake; key must outlive it. job 0: not known yet (joining), taken from the acceptor. */
+typedef struct gci_shake_self { int rank, ranks; uint64_t job; const uint8_t *key; size_t key_bytes; } gci_shake_self;
+typedef struct gci_shake {
+    gci_shake_self self;
+    uint8_t  acceptor, state, step, refusal;        /* the enums above */
+    uint8_t  purpose;           /* acceptor: known from GCI_SHAKE_DECIDES on */
+    int      peer;              /* the other side's rank; acceptor: what it claims */
+    uint16_t peer_version;
+    uint32_t peer_ranks;
+    uint32_t id;                /* names the connection at both ends, once it is proven; never 0 */
+    uint64_t job;               /* connector: proven with the CHALLENGE */
+    size_t   have, want, out_bytes;
+    uint8_t  in[GCI_CHALLENGE_BYTES], out[GCI_CHALLENGE_BYTES];     /* out: out_bytes to send now; then set it to 0 */
+    uint8_t  transcript[GCI_HELLO_BYTES + GCI_CHALLENGE_BYTES - GCI_MAC_BYTES];
+} gci_shake;
+
+GCI void   gci_shake_connect(gci_shake *, const gci_shake_self *, enum gci_purpose, int to, const uint8_t nonce[GCI_NONCE_BYTES]);
+GCI void   gci_shake_accept(gci_shake *, const gci_shake_self *, const uint8_t nonce[GCI_NONCE_BYTES]);
+GCI size_t gci_shake_wants(const gci_shake *);      /* bytes to read now, never more than the handshake's own; 0: none */
+GCI size_t gci_shake_feed(gci_shake *, const uint8_t *, size_t);            /* how many were taken */
+GCI void   gci_shake_decide(gci_shake *, enum gci_refusal);                 /* in GCI_SHAKE_DECIDES only */
+GCI const char *gci_shake_text(const gci_shake *, char text[GCI_TEXT]);     /* why it failed: "wrong key", "speaks version 2" */
+
+/* ---- control.c: the control thread ---------------------------------------------------------------------------- */
+
+/* The control thread owns the listening port and every connection until it is proven; it keeps the control connections
+ * to this rank's neighbours, by which life and death are seen, and floods notices over them. It touches no data
+ * connection: proven data sockets are handed up as news. */
+enum gci_news_kind {
+    GCI_NEWS_LINK,              /* fd: a proven connection to rank for `purpose`, known as `id` at both ends; the receiver's now */
+    GCI_NEWS_NO_LINK,           /* rank could not be connected for `purpose` (gci_control_connect); code and text say why */
+    GCI_NEWS_DEAD,              /* rank died or is cut off: code GC_ERR_PEER; text says how it was seen. A new epoch */
+    GCI_NEWS_LEFT,              /* rank left (gc_finalize) without waiting for the others. A new epoch */
+    GCI_NEWS_DOWN,              /* the backbone link between rank and other is gone for good. A new epoch */
+    GCI_NEWS_EPOCH,             /* what was on its way over the backbone may be lost (gci_control_restart). A new epoch */
+    GCI_NEWS_NOTICE             /* a notice that some rank flooded */
+};
+enum { GCI_NOTICE_ABORT = 1, GCI_NOTICE_MISMATCH = 2, GCI_NOTICE_LOST = 3,  /* origin has given rank word[0] up */
+        GCI_NOTICE_FIRST_INTERNAL = 16, GCI_NOTICE_WORDS = 6 };
+typedef struct gci_notice { uint32_t kind; uint32_t origin; uint32_t word[GCI_NOTICE_WORDS]; } gci_notice;  /* origin: world rank */
+typedef struct gci_news {
+    enum gci_news_kind kind;
+    int        rank, other, fd, code;
+    enum gci_purpose purpose;
+    uint32_t   id;
+    uint16_t   epoch;           /* from this news on */
+    gci_notice notice;
+    char       text[GCI_TEXT];
+} gci_news;
+
+typedef struct gci_control gci_control;
+/* Joins the job: listens, finds rank 0, trades cards, connects to the neighbours, and returns when every rank has done so.
+ * All ranks succeed, or all fail by start_timeout (+ 1 s) with a text that names rank and address at fault.
+ * on_news is called on the control thread, from the first moment on; it must not call back into control. */
+GCI int  gci_control_start(gci_control **, gci_env *, const gc_options *, const gci_place *,
+                           void (*on_news)(void *user, const gci_news *), void *user, char error_text[GCI_TEXT]);
+/* Complete and constant after start: the table; the clusters; the backbone as all ranks agreed on it, no link down. */
+GCI const gci_table *gci_control_table(const gci_control *);
+GCI const gci_topo  *gci_control_topo(const gci_control *);
+GCI const gci_graph *gci_control_graph(const gci_control *);
+/* Asks for a connection to rank, for GCI_PURPOSE_DATA or _BACKBONE (to a backbone neighbour: either side may end up opening
+ * it). had: how many GCI_NEWS_LINK of that rank and purpose the caller has seen; if control has delivered more by then, the
+ * request is stale and dropped. Answered by LINK, NO_LINK, DEAD, LEFT or (backbone) DOWN. Any thread. */
+GCI int  gci_control_connect(gci_control *, enum gci_purpose, int rank, uint32_t had);
+GCI void gci_control_full(gci_control *, bool full);                /* full: others' links of their own are refused. Any thread */
+/* The epoch counts the losses that this rank has heard of, so all ranks reach the same one. This adds a loss. Any thread. */
+GCI int  gci_control_restart(gci_control *);
+GCI int  gci_control_notify(gci_control *, const gci_notice *);     /* floods to all ranks but this one. Any thread */
+/* Says goodbye and ends the thread. clean: every rank is known to leave too, and none ends before all have come here, since
+ * others' packets may still need it as a relay; else neighbours flood that this one left. */
+GCI void gci_control_leave(gci_control *, bool clean);
+GCI void gci_control_stop(gci_control *, bool clean);       /* does so, if it is still to be done, and frees all: the overlay has been closed */
+
+/* What control.c shares with the rooms below it. dial.c: how a connection is opened, accepted and proven, and how frames
+ * travel on it. join.c: how ranks find each other and trade cards. life.c: control connections to the neighbours, and what is
+ * known of everybody's life. mesh.c: which neighbours a rank gets. All of it belongs to the control thread alone. */
+
+/* A frame on a proven connection: 0 kind  1 flag  2 length of the body (16 bits)  4 body. Ranks are 32 bits. */
+enum { GCI_FRAME_HEAD = 4, GCI_FRAME_MAX = 4096, GCI_STREAM_OUT = 2 * (GCI_FRAME_HEAD + GCI_FRAME_MAX), GCI_CANDIDATES_MAX = 32,
+       GCI_NOTICES_KEPT = 512, GCI_MISSED_KEPT = 16 };
+enum gci_frame {
+    GCI_FRAME_CARD = 1,         /* joiner: ms that it will still wait (32 bits), its card */
+    GCI_FRAME_READY,            /* joiner: its links are tried; entries of those that could not be had, and of further ones */
+    GCI_FRAME_NOTE,             /* joiner: text, what it waits for */
+    GCI_FRAME_WANT,             /* joiner: the fetch failed, send the table yourself */
+    GCI_FRAME_TABLE,            /* bytes of the whole table (32 bits), then ... */
+    GCI_FRAME_PART,             /* ... a piece of it */
+    GCI_FRAME_FROM,             /* rank 0: fetch the table from rank with this card */
+    GCI_FRAME_GO,               /* rank 0: everybody is ready; entries of how the backbone differs from the wish */
+    GCI_FRAME_FAIL,             /* both: code (32 bits), text; from rank 0 it ends the start of all */
+    GCI_FRAME_NOTICE,           /* control: number of its origin's notices, a gci_notice; 32 bits each */
+    GCI_FRAME_SEEN,             /* control: so many notices (flag) more have been read */
+    GCI_FRAME_LEAVE,            /* control: flag = GCI_LEAVE_* */
+    GCI_FRAME_MISSED,           /* joiner: rank, text: why there is no link to it */
+    GCI_FRAME_TRY,              /* rank 0: try a link to rank */
+    GCI_FRAME_TRIED,            /* joiner: rank; flag 1: the link stands */
+    GCI_FRAME_DONE,             /* control: what it knows of losses (32 bits); all behind it have come to the end */
+    GCI_FRAME_CALL              /* control: open a link for purpose (flag) to me, who has seen so many (32 bits); or
+                                   flag = purpose | GCI_CALL_FAILED: it cannot be opened */
+};
+enum { GCI_FRAME_MORE = 1,      /* flag of READY and GO: more such frames follow */
+       GCI_LEAVE_CLEAN = 1, GCI_LEAVE_ALL = 2,      /* all: every rank is known to have come to the end */
+       GCI_CALL_FAILED = 128, GCI_ENTRY_BYTES = 8, GCI_ENTRY_ADDED = 1 };   /* entry: two ranks, the second with this in the top byte */
+
+typedef struct gci_stream {
+    uint8_t  in[GCI_FRAME_HEAD + GCI_FRAME_MAX], out[GCI_STREAM_OUT];
+    size_t   in_bytes, out_bytes;
+    bool     table, ready;      /* join: is to get the table; its READY has come */
+    bool     report;            /* join: control.report is to go out, READY or GO */
+    size_t   table_at;          /* next byte of the table to send */
+    size_t   report_at;
+    uint32_t loss_at, notice_at, restart_at;    /* control: next entries of the logs to tell */
+    unsigned unseen, heard;     /* control: notices sent and not yet SEEN; read and not yet told so */
+} gci_stream;
+
+enum gci_conn_stage { GCI_CONN_CONNECTING, GCI_CONN_SHAKING, GCI_CONN_PROVEN, GCI_CONN_CLOSED };
+typedef struct gci_dial gci_dial;
+typedef struct gci_conn {
+    int         fd, index, peer;
+    uint8_t     stage, purpose;
+    bool        incoming, tunnel;   /* tunnel: the stream of a child */
+    unsigned    watched;        /* events asked of the poller */
+    uint32_t    generation;     /* tells late events of a former connection in this place */
+    uint32_t    epoch;          /* links that the peer had at its HELLO: a later PROOF may be stale */
+    int64_t     since, deadline;    /* deadline 0: none */
+    gci_addr    addr;           /* of the other end */
+    gci_dial   *dial;           /* outgoing and unproven */
+    int         candidate;      /* of dial */
+    gci_stream *stream;         /* proven */
+    gci_shake   shake;
+} gci_conn;
+
+/* The attempt to reach a rank: its addresses in order, with staggered starts, round after round until proven or due. */
+struct gci_dial {
+    gci_dial *next_dial;
+    int       peer, n, next, open;      /* addresses, the next to try, connections under way */
+    uint8_t   purpose;
+    bool      over;
+    bool      met;              /* an address took a connection: a host is there */
+    bool      asked, called;    /* it is the overlay that wants it; the peer */
+    gci_conn *chosen;           /* the one that got our PROOF; it alone may succeed */
+    int64_t   next_at, backoff, backoff_max, deadline, begun;
+    int       rounds;
+    uint16_t  peer_version;     /* as the last refusal said, for its text */
+    uint32_t  peer_ranks;
+    char      via[GCI_ADDR_TEXT + 80];  /* not "": there is one address, and the way to it is ssh to this destination */
+    gci_addr  addr[GCI_CANDIDATES_MAX];
+    int       err[GCI_CANDIDATES_MAX];  /* 0 none yet, < 0 errno, > 0 enum gci_refusal */
+};
+
+typedef struct gci_neighbour {
+    int       rank, edge;       /* edge: its index in the graph, once that is agreed */
+    gci_conn *conn;
+    uint32_t  ups;              /* connections so far */
+    int64_t   suspect_until;    /* its kernel has been asked for a sign of life; 0: no */
+    bool      left;             /* it said goodbye */
+    bool      cannot;           /* only the other side can open a connection */
+    bool      proven;           /* the peer has been met at ... */
+    gci_addr  proven_at;
+    /* start */
+    bool      wished, required; /* of the backbone; by a file of links here */
+    bool      alone;            /* the other side cannot dial */
+    bool      settled, stands, ordered;     /* ordered: rank 0 waits for TRIED */
+    int64_t   begun, dial_at, give_up_at;
+    /* the end */
+    bool      child, done;      /* of the tree on which the end is told; its DONE has come ... */
+    uint32_t  done_view;        /* ... with this */
+    /* links that the overlay asked for, by purpose - GCI_PURPOSE_DATA */
+    int64_t   called[2];        /* CALL was sent, and is given up then; 0: no */
+    bool      waits[2];         /* for the control connection to be back */
+    int64_t   linked_at[2];
+} gci_neighbour;
+
+/* What dial.c calls above it. */
+typedef struct gci_dial_upcalls {
+    enum gci_refusal (*judge)(gci_control *, gci_conn *);           /* incoming: at its HELLO and at its PROOF */
+    void (*proven)(gci_control *, gci_conn *);
+    void (*missed)(gci_control *, gci_dial *, int candidate, int err);  /* may end the dial */
+    void (*round)(gci_control *, gci_dial *);                       /* no address is left; the next round is set */
+    void (*expired)(gci_control *, gci_dial *);                     /* its deadline has passed; it ends behind this */
+    bool (*frame)(gci_control *, gci_conn *, unsigned kind, unsigned flag, const uint8_t *, size_t);    /* false: not yet */
+    void (*refill)(gci_control *, gci_conn *);                      /* everything queued is sent */
+    void (*closed)(gci_control *, gci_conn *, int err);             /* proven and not handed on; 0: the peer closed */
+} gci_dial_upcalls;
+
+enum gci_tag { GCI_TAG_WAKER = 1, GCI_TAG_LISTENER };    /* of the poller; those of connections are beyond 32 bits */
+enum gci_phase { GCI_PHASE_JOIN, GCI_PHASE_LINK, GCI_PHASE_READY, GCI_PHASE_RUN, GCI_PHASE_QUIESCE, GCI_PHASE_LEAVE,
+                 GCI_PHASE_FAILED, GCI_PHASE_END };
+struct gci_control_request;
+/* A rank that is gone, or a link that is down (then a and b are its ends). origin saw it; from told it, -1: nobody. */
+struct gci_lost { uint32_t a, b, origin; uint8_t kind, how; int from; };
+struct gci_missed { int from, to; char text[GCI_TEXT]; };
+struct gci_try { int a, b; uint8_t answers, stands; };
+
+struct gci_control {
+    gci_env   *env;
+    gci_sys   *sys;
+    gci_place  place;
+    void     (*on_news)(void *user, const gci_news *);      void *user;
+    const gci_dial_upcalls *up;
+    gci_thread *thread;
+    gci_monitor *monitor;       /* guards the inbox and the outcome */
+    struct gci_control_request *inbox, **inbox_end, *stop;     /* stop: kept for gci_control_stop, which cannot fail */
+    int        outcome;         /* > 0: still starting */
+    int        fail_code;       /* of the control thread: what outcome will be */
+    char       text[GCI_TEXT];
+
+    enum gci_phase phase;
+    int64_t    now, start_deadline, peer_timeout, end_at;
+    double     start_seconds, density;
+    int        poller, waker, listener;
+    gci_addr   listen_at;
+    int64_t    accept_at;       /* 0: accepting; else paused until then */
+
+    gci_conn **conn;  int conns;    /* places, some NULL */
+    int        unproven;        /* incoming */
+    bool       dirty;           /* something was queued, closed or begun since the loop looked */
+    uint32_t   generation;
+    gci_dial  *dials;
+
+    gci_full_card me;
+    uint64_t   job;
+    gci_table  table;           /* ranks 0: not there yet */
+    uint8_t   *wire;  size_t wire_bytes, wire_have;     /* its wire form, while others may fetch it */
+    gci_conn  *root, *fetch;    /* joiner: to rank 0; to whom it fetches from */
+    gci_addr   root_at;         /* where rank 0 was joined; family 0: on this host, or by a tunnel */
+    gci_conn **joined;          /* rank 0: [ranks] */
+    uint8_t  **card;  size_t *card_bytes;               /* rank 0: [ranks] */
+    int        cards, ready;
+    int64_t    noted_at;
+    char       note[GCI_TEXT];  /* what the start last waited for */
+
+    gci_require *require;  int requires;    /* of the file that options->links names */
+    gci_topo   topo;
+    uint32_t  *speed;           /* [ranks] */
+    gci_graph  graph;           /* the wish; from GO on as agreed */
+    gci_neighbour **neighbour;  /* ascending by rank */
+    int        neighbours, neighbours_room;
+    bool       linking, reported;   /* the neighbours are known; READY is said */
+    bool       trying;          /* rank 0: repairs */
+    atomic_bool full;           /* others' links of their own are refused */
+    uint8_t   *report;  size_t report_bytes, report_room;       /* entries of READY, of GO */
+    struct gci_try *tries;  int try_count;              /* rank 0: the links that it has asked for */
+    struct gci_missed missed[GCI_MISSED_KEPT];  int missed_count;
+
+    unsigned   leave;           /* GCI_LEAVE_*, of the goodbye */
+    uint16_t   epoch;
+    uint32_t   view;            /* what is known of losses, as one number */
+    uint32_t   tree_view;       /* of the tree on which the end is told ... */
+    int        tree_parent;     /* ... this rank's parent in it, -1: it is the root, -2: there is no tree yet */
+    bool       done_told;
+    bool       look_for_cut_off;    /* something was lost: who can no longer be reached? */
+    uint8_t   *gone;            /* [ranks] enum gci_news_kind DEAD or LEFT, 0: alive */
+    uint8_t   *down;  int down_room;    /* [edges] 1: for good */
+    int32_t   *span;            /* [2 * ranks] scratch: of a spanning tree */
+    struct gci_lost *losses;  uint32_t loss_count, loss_room;   /* in the order heard of */
+    uint32_t  *restarts, *restart_at, restart_clock;    /* [ranks] how many; when the latest was heard of */
+    uint32_t  *heard;           /* [ranks] number of the latest notice of that origin */
+    uint32_t  *delivered;       /* [2 * ranks] GCI_NEWS_LINK so far, of GCI_PURPOSE_DATA, of GCI_PURPOSE_BACKBONE */
+    uint32_t   gone_count, notices;
+    struct gci_kept { gci_notice notice; uint32_t number; int from; } kept[GCI_NOTICES_KEPT];  /* the latest, by index modulo */
+};
+
+GCI gci_dial *gci_dial_new(gci_control *, enum gci_purpose, int peer, const gci_addr *, int n, int64_t deadline);
+GCI gci_dial *gci_dial_ssh(gci_control *, enum gci_purpose, int peer, const char *destination, uint16_t port, int64_t deadline);
+GCI gci_dial *gci_dial_find(gci_control *, enum gci_purpose, int peer);
+GCI void      gci_dial_end(gci_control *, gci_dial *);          /* NULL is fine; no upcall */
+GCI bool      gci_dial_hopeless(const gci_dial *);              /* a round is over, and trying again will not help */
+GCI const char *gci_dial_text(gci_control *, const gci_dial *, char text[GCI_TEXT]);    /* each address and its error */
+GCI void      gci_dial_accept(gci_control *);
+GCI int64_t   gci_dial_timers(gci_control *);                   /* does what is due; when the next is */
+GCI void      gci_dial_flush(gci_control *);                    /* sends what is queued; frees what has been closed */
+GCI void      gci_conn_event(gci_control *, gci_conn *, unsigned events);
+GCI void      gci_conn_close(gci_control *, gci_conn *);        /* NULL is fine; no upcall */
+GCI int       gci_conn_hand_over(gci_control *, gci_conn *);    /* its descriptor, no longer control's */
+GCI bool      gci_conn_send(gci_control *, gci_conn *, unsigned kind, unsigned flag, const void *, size_t);   /* false: no room */
+GCI void      gci_conn_resume(gci_control *, gci_conn *);       /* frames that were not to be taken yet */
+
+GCI void      gci_join_begin(gci_control *);
+GCI enum gci_refusal gci_join_judge(gci_control *, gci_conn *);
+GCI void      gci_join_proven(gci_control *, gci_conn *);
+GCI void      gci_join_missed(gci_control *, gci_dial *, int candidate, int err);
+GCI void      gci_join_round(gci_control *, gci_dial *);
+GCI void      gci_join_expired(gci_control *, gci_dial *);
+GCI void      gci_join_frame(gci_control *, gci_conn *, unsigned kind, unsigned flag, const uint8_t *, size_t);
+GCI void      gci_join_refill(gci_control *, gci_conn *);
+GCI void      gci_join_closed(gci_control *, gci_conn *, int err);
+GCI void      gci_join_note(gci_control *, const char *text);   /* what this rank waits for */
+GCI int64_t   gci_join_timers(gci_control *);
+GCI bool      gci_join_has_failed(const gci_control *);         /* everybody has been told */
+GCI void      gci_join_fail(gci_control *, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+GCI void      gci_join_out_of_memory(gci_control *);
+GCI const char *gci_join_text(const uint8_t *from, size_t bytes, char text[GCI_TEXT]);     /* a peer's text, made printable */
+enum { GCI_LIST_TEXT = 121 };
+/* "rank 3", "ranks 3, 5-7": those for which in says true. */
+GCI void      gci_join_list(const gci_control *, bool (*in)(const gci_control *, int rank), char text[GCI_LIST_TEXT]);
+
+GCI gci_neighbour *gci_life_find(const gci_control *, int rank);        /* NULL: no neighbour */
+GCI gci_neighbour *gci_life_add(gci_control *, int rank);               /* or finds; NULL: out of memory */
+GCI void      gci_life_drop(gci_control *, gci_neighbour *);
+GCI bool      gci_life_prepare(gci_control *);                  /* memory for the graph as it is; false: there is none */
+GCI bool      gci_life_begin(gci_control *);                    /* the graph is agreed; false: out of memory */
+GCI bool      gci_life_is_down(const gci_control *, const gci_neighbour *);
+GCI void      gci_life_up(gci_control *, gci_conn *);
+GCI void      gci_life_closed(gci_control *, gci_conn *, int err);
+GCI void      gci_life_missed(gci_control *, gci_dial *, int candidate, int err);
+GCI void      gci_life_expired(gci_control *, gci_dial *);
+GCI bool      gci_life_frame(gci_control *, gci_conn *, unsigned kind, unsigned flag, const uint8_t *, size_t);
+GCI void      gci_life_refill(gci_control *, gci_conn *);
+GCI void      gci_life_notify(gci_control *, const gci_notice *);
+GCI void      gci_life_restart(gci_control *);
+GCI void      gci_life_settle(gci_control *);                   /* what follows from what was heard */
+GCI int64_t   gci_life_timers(gci_control *);                   /* does what is due; when the next is */
+GCI void      gci_life_stop(gci_control *, bool clean);
+GCI void      gci_life_leave(gci_control *);
+GCI bool      gci_life_has_left(const gci_control *);
+GCI void      gci_life_tell(gci_control *, gci_news *);         /* news of the present epoch */
+GCI const char *gci_life_address(const gci_control *, int rank, char text[GCI_ADDR_TEXT]);
+/* A dial to rank by whatever way there is; NULL: out of memory. candidates: how many addresses there were. */
+GCI gci_dial *gci_life_dial(gci_control *, enum gci_purpose, int rank, int64_t patience, int *candidates);
+GCI bool      gci_life_by_ssh(const gci_control *, int from, int to, char destination[GCI_ADDR_TEXT + 80]);
+
+GCI int       gci_mesh_read_links(gci_control *, const char *path, char text[GCI_TEXT]);  /* GC_ERR_CONFIG, text says what; _NOMEM */
+GCI void      gci_mesh_settle(gci_control *);                   /* goes on with it as far as it can */
+GCI int64_t   gci_mesh_timers(gci_control *);
+GCI void      gci_mesh_round(gci_control *, gci_dial *);        /* a dial to a neighbour has tried all its addresses */
+GCI bool      gci_mesh_frame(gci_control *, gci_conn *, unsigned kind, unsigned flag, const uint8_t *, size_t);    /* false: not of this room */
+GCI void      gci_mesh_refill(gci_control *, gci_conn *);
+
+/* ---- overlay.c: links, packets, fixed-buffer forwarding ---------------------------------------------------------- */
+
+/* A packet: 48 bytes of header, then `length` bytes of payload. The same on every link, direct or relayed.
+ *   0 type  1 flags  2 epoch  4 source  8 dest  12 length  16 ack  20 credit  22 window  24 seq  28 context  32 tag
+ *   36 signature  40 total */
+enum { GCI_HEADER_BYTES = 48, GCI_PACKET_MAX = 65536,       /* payload bytes on a link of the pair's own ... */
+       GCI_ROUTED_MAX = 16384 };                            /* ... and on the backbone */
+enum gci_packet_type { GCI_ENVELOPE = 1, GCI_CHUNK, GCI_STATE, GCI_GRANT, GCI_FIN, GCI_ASK, GCI_TYPES };
+enum { GCI_FLAG_SYNC = 1,       /* envelope: the sender waits for the match */
+       GCI_FLAG_STARVED = 2,    /* the sender has more to say than its credit allows */
+       GCI_FLAG_RESUME = 4,     /* state: first packet of a new link or way; send again from ack on. On the backbone the
+                                   overlay adds in seq the id of the last link of its own to that peer, 0: none yet */
+       GCI_FLAG_AGAIN = 8,      /* envelope sent before: payload only if the receiver does not have it yet */
+       GCI_FLAG_BYE = 16,       /* state: the last packet on this link */
+       GCI_FLAG_STREAMS = 32 }; /* envelope: its chunks follow without a grant, an ASK was one already */
+typedef struct gci_packet {
+    uint8_t  type, flags;
+    uint16_t epoch;
+    uint32_t source, dest;      /* world ranks */
+    uint32_t length;
+    uint32_t ack;               /* every envelope from dest to source below this has come */
+    uint16_t credit;            /* envelopes that dest may send beyond ack */
+    uint16_t window;            /* KiB of eager payload that dest may send beyond ack */
+    uint32_t seq;               /* of the envelope that this is, or is about; ASK: which message of the collective */
+    uint32_t context, tag, signature;   /* GRANT: context and tag are the low and high half of the limit */
+    uint64_t total;             /* envelope: bytes of the message; chunk, grant: offset; ASK: bytes granted early, or 0 */
+} gci_packet;
+
+GCI void gci_packet_encode(const gci_packet *, uint8_t out[GCI_HEADER_BYTES]);
+GCI int  gci_packet_decode(gci_packet *, const uint8_t in[GCI_HEADER_BYTES]);   /* GC_ERR_PROTOCOL: no such packet */
+
+typedef struct gci_overlay gci_overlay;
+
+/* What next() is asked for: what must come in order and soon, or chunks that have a route of their own, or whatever there is. */
+enum { GCI_WANT_ORDERED = 1, GCI_WANT_BULK = 2 };
+
+/* What overlay calls above it, inside the world's monitor. A way to a peer is a link of the pair's own, or (in one epoch) the
+ * route over the backbone; there is one at a time. */
+typedef struct gci_upcalls {
+    /* The next packet for dest, of at most `most` bytes of payload, or false. The payload stays where it is until sent or
+     * lost. Chunks whose envelope the peer may not have yet count as ordered. */
+    bool (*next)(void *user, int dest, unsigned want, size_t most, gci_packet *, const void **payload, void **token);
+    void (*sent)(void *user, int dest, enum gci_packet_type, void *token);  /* the socket has all of a packet */
+    /* A packet's header has come from peer: where do its bytes go? Fewer than length: the rest is discarded.
+     * GC_ERR_PROTOCOL: it breaks the rules; the way ends. Any other error: the way ends and may begin anew. */
+    int  (*begin)(void *user, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
+    void (*end)(void *user, int peer, const gci_packet *, void *token);     /* all of its payload has come */
+    void (*way_up)(void *user, int peer, bool routed);
+    /* What was in it is gone, tokens of packets begun or not sent are void. broke_rules: the peer did. */
+    void (*way_down)(void *user, int peer, bool broke_rules);
+    void (*news)(void *user, const gci_news *); /* DEAD, LEFT, NO_LINK (and no route) and notices, in order */
+    int64_t (*tick)(void *user, int64_t now);   /* before sleeping: do what is due, tell when to call again */
+} gci_upcalls;
+
+GCI int  gci_overlay_open(gci_overlay **, gci_env *, gci_monitor *, int rank, int ranks, const gc_options *resolved,
+                          const gci_upcalls *, void *user, gc_stats *);
+GCI void gci_overlay_close(gci_overlay *);                          /* control must have ended; ends the I/O thread */
+GCI void gci_overlay_news(void *overlay, const gci_news *);         /* what control calls, on its own thread */
+GCI void gci_overlay_start(gci_overlay *, gci_control *);           /* from now on links can be asked for */
+/* All of these inside the world's monitor: */
+GCI void gci_overlay_push(gci_overlay *, int peer);                 /* there is something for peer: send, or look for a way */
+GCI void gci_overlay_cut(gci_overlay *, int peer);                  /* the way, if any, ends here and now */
+/* The buffers behind this token go away: what waits to be sent from them goes on from a copy, what still comes is skipped. */
+GCI void gci_overlay_disown(gci_overlay *, int peer, const void *token);
+/* Tests bring tables of their own, which are taken over; they hold until the overlay is closed, whatever dies. */
+GCI void gci_overlay_use_routes(gci_overlay *, gci_routes *);
+
+/* For descriptions: each link as it stands, and each peer that is reached. */
+typedef struct gci_link_view {
+    int      peer;
+    bool     backbone;
+    int      queued, queue_max; /* packets that wait to be sent */
+    int      holds;             /* dest of the received packet that waits for room elsewhere, or -1 ... */
+    int      waits_for;         /* ... and the neighbour whose queue is full, or -1 */
+    int      waiters;           /* links whose packet waits for room here */
+    uint64_t relayed;           /* bytes of payload forwarded to it */
+} gci_link_view;
+enum gci_way { GCI_WAY_NONE, GCI_WAY_OWN, GCI_WAY_ROUTED };
+GCI void gci_overlay_links(const gci_overlay *, void (*each)(void *arg, const gci_link_view *), void *arg);
+GCI enum gci_way gci_overlay_way(const gci_overlay *, int peer);
+/* The tables in use, made if need be; NULL: out of memory. epoch, numbering: may be NULL. */
+GCI const gci_routes *gci_overlay_routes(gci_overlay *, uint16_t *epoch, const gci_numbering **);
+
+enum gci_progress { GCI_PROGRESS_AUTO, GCI_PROGRESS_POLL, GCI_PROGRESS_SLEEP, GCI_PROGRESS_THREAD };
+
+/* What overlay.c shares with drive.c, all of it inside the world's monitor but for the inbox. */
+struct gci_link;                /* a connection of one of the two kinds */
+struct overlay_peer;
+struct overlay_news;
+
+struct gci_overlay {
+    gci_env     *env;
+    gci_sys     *sys;
+    gci_monitor *monitor;
+    gci_control *control;       /* NULL: tests that do without */
+    gci_upcalls  up;
+    void        *user;
+    gc_stats    *stats;
+    int          rank, ranks, queue_max;
+    int          poller, waker;
+    struct overlay_peer *peer;  /* [ranks] */
+    int          broken;        /* links to tear down */
+    struct gci_link *hot;       /* of a pair's own: not watched for reading, but polled; or NULL */
+    /* links of a pair's own */
+    int          owns, max_owns;        /* max_owns 0: any number */
+    bool         direct, full;          /* may be asked for at all; control has been told to take no more */
+    uint8_t     *unreachable;   /* [hosts] no rank there could be connected; or NULL */
+    /* the backbone */
+    struct gci_link *hops;      /* links to neighbours, also those whose connection is still to come */
+    int          hop_count;
+    void        *spare;         /* buffers of GCI_ROUTED_MAX bytes, a list through their first word ... */
+    int          buffers;       /* ... and how many there are, used ones too: at most three a hop */
+    struct gci_link *due;       /* links with something new to be sent */
+    /* routes and epochs */
+    gci_graph    graph;         /* with what has gone down since; no nodes: there is none */
+    gci_numbering first, fresh; /* of the whole graph; of what is left, if that does not hold any more */
+    const gci_numbering *numbering;     /* the one in use */
+    gci_routes   routes;
+    enum gci_routing routing;
+    bool         stale, given;  /* routes are to be made anew; a test has brought them */
+    uint16_t     epoch, restarted;      /* now; in which a restart was asked for last ... */
+    bool         restarts, owes_restart;        /* ... if ever; it still has to be */
+    int64_t      restart_at, doubt_at;  /* not before; when a lost connection still in the way wants one. 0: none */
+    int64_t      peer_timeout;
+    int64_t      hungry_since;  /* memory for links fails since then; 0: it does not */
+    /* errands: what the driver does next, once the stack is unwound */
+    bool         errands;
+    bool         wants;         /* peers without a way that something is for */
+    bool         fallen;        /* ways that have ended, which above has not been told */
+    bool         again;         /* links may be read on */
+    bool         unasked;       /* links without memory to ask for them */
+    bool         inside;        /* the driver is at work: no need to wake it */
+    bool         started;       /* links can be asked for; before, news wait */
+    int64_t      alarm;         /* when the clock brings one of these */
+    /* the inbox */
+    gci_monitor *inbox_lock;
+    struct overlay_news *inbox, **inbox_end;
+    uint8_t     *held_down;     /* [edges] news that it went down could not be kept */
+    uint16_t     held_epoch;
+    bool         held_turn;     /* of which this is the last */
+    bool         untold;        /* such a piece of news came before there was a graph */
+    bool         held;          /* some peer has news of which only the gist could be kept */
+    bool         held_abort;    /* and that somebody aborts */
+    gci_notice   abort;
+    atomic_bool  has_news;
+    /* drive.c: who waits, and how */
+    enum gci_progress progress;
+    int          asleep;        /* threads in the poller */
+    bool         driving;       /* a thread of the user's does */
+    int          waiters;       /* threads of the user's that wait for it */
+    unsigned     round, calls;
+    int64_t      next_tick;
+    int          penalty, skip; /* waits that sleep after a wait that polling did not end; still to come */
+    int          outer, bell, timer;    /* for a user who waits at a poller of his own; or -1 */
+    gci_thread  *thread;        /* the I/O thread, or NULL */
+    bool         threaded, thread_rests, thread_parked, thread_called, thread_ends;
+};
+
+/* For descriptions: the backbone of the whole job; links that are down have no costs. No nodes: there is none. */
+static inline const gci_graph *gci_overlay_graph(const gci_overlay *o) { return &o->graph; }
+
+GCI int  gci_links_open(gci_overlay **, gci_env *, gci_monitor *, int rank, int ranks, const gc_options *, const gci_upcalls *,
+                        void *user, gc_stats *);
+GCI void gci_links_close(gci_overlay *);
+GCI void gci_links_news(gci_overlay *, const gci_news *);   /* into the inbox. Any thread */
+GCI bool gci_links_round(gci_overlay *, int hint, bool all);    /* one without waiting; true: something moved */
+GCI bool gci_links_look(gci_overlay *, int64_t timeout);    /* at the poller; leaves the monitor while it sleeps there */
+GCI int64_t gci_links_tick(gci_overlay *, int64_t now);     /* does what is due, also above; when to call again */
+GCI void gci_links_paid(gci_overlay *, int hint);           /* polling that peer's socket has ended a wait */
+GCI void gci_links_cool(gci_overlay *);                     /* no link is hot */
+
+/* ---- drive.c: who runs the I/O loop --------------------------------------------------------------------------------- */
+
+/* All of these inside the world's monitor. Drives the I/O, or waits for the thread that does, until done(arg) or the
+ * deadline (GCI_FOREVER: none). *hint: the peer that is waited for at the moment, whose socket is polled first; < 0: none. */
+GCI void gci_overlay_wait(gci_overlay *, bool (*done)(void *arg), void *arg, const int *hint, int64_t deadline);
+GCI bool gci_overlay_poll(gci_overlay *, int hint);                 /* one round without waiting; true: something moved */
+GCI void gci_overlay_wake(gci_overlay *);                           /* a request has ended: whoever waits looks again */
+GCI int  gci_overlay_fd(gci_overlay *);                             /* a poller, readable when gci_overlay_poll has work; or GC_ERR_SYSTEM */
+
+/* ---- comm.c: communicators and the world they live in ---------------------------------------------------------------- */
+
+typedef struct gci_world gci_world;
+typedef struct gci_p2p gci_p2p;
+/* Contexts: a communicator owns four, one per kind of traffic, told apart by the low bits. */
+enum gci_context_kind { GCI_CONTEXT_P2P, GCI_CONTEXT_COLL, GCI_CONTEXT_CREATE, GCI_CONTEXT_SPARE, GCI_CONTEXT_KINDS };
+
+struct gci_coll_state;          /* coll.c: schedule cache and running collectives of one communicator */
+
+struct gc_comm {
+    gci_world *world;
+    gc_comm   *next;            /* in world->comms */
+    uint32_t   context;         /* of GCI_CONTEXT_P2P; + kind for the others */
+    int        rank, size;
+    int       *ranks;           /* world rank of each; NULL: the identity */
+    int       *sorted;          /* comm ranks in order of world rank; NULL: the identity */
+    int        requests;        /* not yet freed by the user */
+    int        dead;            /* members known dead or gone */
+    int        first_dead;      /* comm rank of the first of them, or -1 */
+    struct gci_coll_state *coll;
+    gc_status  last;            /* of the last failed operation ... */
+    int        last_code;
+    char       last_text[GCI_TEXT];     /* ... and its text */
+};
+
+struct gci_world {
+    gci_env      env;
+    gci_monitor *monitor;       /* guards all below but what control owns */
+    gc_options   options;       /* resolved: every field has its value; strings are this world's */
+    gc_comm     *self;          /* the world communicator */
+    gc_comm     *comms;         /* all of them, self too */
+    uint32_t     contexts;      /* drawn by this rank so far */
+    int          rank, ranks;
+    char         own_host[GCI_HOST_ID_BYTES], own_cluster[GCI_CLUSTER_MAX];
+    const gci_table *table;     /* NULL in a world of one */
+    gci_control *control;       /* NULL in a world of one */
+    gci_overlay *overlay;
+    gci_p2p     *p2p;
+    gc_request  *spare_requests;
+    uint8_t     *dead;          /* [ranks] enum gci_fate */
+    int          aborted, abort_origin, abort_code;     /* aborted: 0 or 1; by which rank, with what */
+    gci_user_op *ops;  int op_count;
+    gc_stats     stats;
+};
+
+GCI int gci_fail(gc_comm *, int code, int fault_rank, const char *format, ...) __attribute__((format(printf, 4, 5)));   /* notes the error, returns code; outside the monitor */
+GCI int gci_world_rank(const gc_comm *, int rank);
+GCI int gci_comm_rank(const gc_comm *, int world_rank);          /* -1: not a member */
+
+static inline void gci_enter(gci_world *w) { w->env.sys->enter(w->env.sys, w->monitor); }
+static inline void gci_leave(gci_world *w) { w->env.sys->leave(w->env.sys, w->monitor); }
+
+/* ---- request.c: requests ---------------------------------------------------------------------------------------------- */
+
+enum gci_request_kind { GCI_REQUEST_SEND, GCI_REQUEST_RECV, GCI_REQUEST_COLL };
+
+struct gc_request {
+    enum gci_request_kind kind;
+    uint8_t   stage;            /* p2p.c: where it stands */
+    bool      done, owned;      /* owned: the user holds it, gc_wait frees it; else done_fn is told and it is freed */
+    bool      any_tag, sync;
+    bool      early;            /* a receive whose early grant is still to be told; a send that no early grant starts any more */
+    bool      streams;          /* a send granted early: its chunks stay behind its envelope */
+    gc_comm  *comm;
+    gc_status status;           /* valid when done */
+    void    (*done_fn)(gc_request *);       /* inside the monitor; may post further messages */
+    void     *user;
+    char     *text;             /* why it failed, or NULL */
+    /* messages */
+    uint32_t  context, tag, signature, seq;
+    uint32_t  nth;              /* of a collective's messages between the two ranks in this direction */
+    int       peer;             /* world rank; GC_ANY_SOURCE; of a collective: that it waits for, or -1 */
+    void     *buf;
+    size_t    bytes;            /* of buf */
+    size_t    moved, limit;     /* a granted send: the next byte to go, and where to stop */
+    int       in_flight;        /* its chunks that wait in a link */
+    gc_message *message;        /* a receive: what it has been matched with */
+    gc_request *next, **prev;   /* in the queue where it stands */
+};
+
+GCI gc_request *gci_request_new(gc_comm *, enum gci_request_kind);  /* NULL: out of memory */
+GCI void gci_request_free(gc_request *);
+GCI void gci_request_done(gc_request *, int error);         /* sets status.error, tells who waits */
+GCI void gci_request_fail(gc_request *, int error, int fault_world_rank, const char *format, ...) __attribute__((format(printf, 4, 5)));
+GCI int  gci_request_wait(gc_request **, int64_t timeout, gc_status *);    /* outside the monitor; an owned request. gc_wait_for */
+GCI int  gci_request_wait_inside(gc_request **, int64_t deadline, gc_status *);     /* the same inside the monitor */
+
+/* ---- match.c: posted receives and unexpected messages ------------------------------------------------------------- */
+
+typedef struct gci_match gci_match;
+
+/* An envelope received that still needs something: a receive, the rest of its bytes, a FIN to be sent. */
+struct gc_message {
+    gc_message *next, **prev;           /* unexpected, in its match */
+    gc_message *open_next, **open_prev; /* in its pair */
+    gci_match  *match;                  /* NULL: of a communicator that was freed here */
+    int         source;                 /* world rank */
+    gci_packet  packet;                 /* the envelope */
+    uint8_t    *payload;                /* of one not matched when it came */
+    gc_request *recv;
+    gc_request *local;                  /* a send to oneself that waits for its receive */
+    size_t      got;                    /* bytes in place, from the front */
+    uint8_t     owe;                    /* GCI_OWE_* */
+    bool        come;                   /* the envelope is complete */
+    bool        held;                   /* it uses a credit */
+    bool        queued;                 /* it is among the unexpected */
+    bool        dropped;                /* nobody wants it any more */
+    bool        taken;                  /* the user holds it (gc_mprobe) */
+    int         lost;                   /* taken, and the rest of it will not come: why */
+};
+
+/* One context. */
+struct gci_match {
+    gci_match  *next;
+    uint32_t    context;
+    gc_comm    *comm;                   /* NULL: not created here yet */
+    int        *asking;                 /* counts the posted receives of all collectives; NULL: no collective's context */
+    gc_request *posted, **posted_end;
+    gc_message *unexpected, **unexpected_end;
+};
+
+enum { GCI_MATCH_BUCKETS = 64 };
+GCI gci_match *gci_match_get(gci_env *, gci_match *buckets[GCI_MATCH_BUCKETS], uint32_t context, int *asking);  /* NULL: memory */
+GCI gci_match *gci_match_find(gci_match *const buckets[GCI_MATCH_BUCKETS], uint32_t context);      /* NULL: none */
+GCI void gci_match_end(gci_env *, gci_match *buckets[GCI_MATCH_BUCKETS], gci_match *);  /* an empty one */
+GCI void gci_match_post(gci_match *, gc_request *);
+GCI void gci_match_withdraw(gci_match *, gc_request *);
+GCI gc_request *gci_match_posted(gci_match *, int source, uint32_t tag);            /* the first that fits, withdrawn; or NULL */
+GCI gc_message *gci_match_come(const gci_match *, const gc_request *want);          /* the first that fits, or NULL */
+GCI void gci_match_keep(gci_match *, gc_message *);
+GCI void gci_match_forget(gc_message *);
+GCI bool gci_match_wanted(gci_match *const buckets[GCI_MATCH_BUCKETS], int source); /* does any receive wait for it? */
+GCI void gci_queue_append(gc_request *, gc_request ***end);                         /* queues of requests, anywhere */
+GCI void gci_queue_insert(gc_request *, gc_request **at, gc_request ***end);        /* before *at */
+GCI void gci_queue_remove(gc_request *, gc_request ***end);
+
+/* ---- p2p.c: pairs, eager and rendezvous, credits ------------------------------------------------------------------ */
+
+enum gci_fate { GCI_ALIVE, GCI_GONE_DEAD, GCI_GONE_LEFT, GCI_GONE_UNREACHABLE };    /* gci_world.dead */
+enum { GCI_STAGE_QUEUED, GCI_STAGE_SENT, GCI_STAGE_GRANTED, GCI_STAGE_FINISHED };   /* gc_request.stage of a send */
+enum { GCI_OWE_GRANT = 1, GCI_OWE_FIN = 2 };
+
+/* An envelope sent and not acknowledged. */
+typedef struct gci_sent {
+    struct gci_sent *next;
+    gci_packet  packet;
+    const void *payload;        /* NULL: no longer at hand */
+    gc_request *request;        /* completes when the socket has it all; on a route when it is acknowledged */
+    gc_request *rest;           /* a send of the library's own: brings what this does no longer carry, and frees it in the end */
+    bool        written;        /* the socket has it all */
+    bool        withdrawn;      /* its sender has given it up */
+    bool        acknowledged;   /* and rest goes on */
+} gci_sent;
+
+enum { GCI_EARLY_KEPT = 4 };            /* early grants remembered; what is forgotten costs a round trip, no more */
+
+/* What this rank shares with one peer. */
+typedef struct gci_pair {
+    int         peer;
+    bool        keep;                   /* payloads are copied: the peer is on another host */
+    bool        far_away;               /* at another site: the first names of the cluster paths differ */
+    bool        up, heard;              /* a way; and its RESUME has come */
+    bool        routed;                 /* the way is a route over relays */
+    bool        owe_resume, owe_state;
+    bool        farewell, farewell_sent, bye;   /* the last packet is to be sent, was; the peer's has come */
+    /* sending */
+    gc_request *queue, **queue_end;     /* not begun */
+    gc_request *open, **open_end;       /* begun, a grant or FIN is to come */
+    gci_sent   *sent, **sent_end;       /* not acknowledged */
+    gci_sent  **again;                  /* sent again from here on; NULL: nothing */
+    size_t      sent_bytes;             /* payload in `sent` */
+    uint32_t    next_seq, acked;
+    uint32_t    credit, window;         /* beyond acked: envelopes, bytes */
+    bool        starved, starved_told;
+    bool        reask;                  /* open sends ask again for their answer, from reask_seq on */
+    uint32_t    reask_seq;
+    /* receiving */
+    uint32_t    expect;                 /* number of the next envelope */
+    gc_message *incoming;               /* begun but not complete */
+    gc_message *messages;               /* open ones */
+    int         owing;                  /* how many of them owe */
+    uint32_t    held, lent;             /* envelopes: not yet consumed; lent beyond the rule */
+    size_t      held_bytes, room;       /* payload: not yet consumed; what the peer may fill */
+    uint64_t    taken_bytes;
+    uint32_t    told_limit;
+    uint64_t    told_bytes;
+    bool        peer_starved;
+    bool        owe_ask, owe_early;     /* an ask; perhaps an early grant of some posted receive */
+    int         ask_number;             /* which of several was chosen */
+    gci_packet  ask;
+    struct { uint32_t context, tag, nth; size_t limit; } early[GCI_EARLY_KEPT];   /* grants for sends not begun; limit 0: free */
+    uint32_t    early_next;
+} gci_pair;
+
+typedef struct gci_p2p_upcalls {    /* what p2p calls above it, inside the monitor */
+    /* A collective message, or an ASK about one, has come. true: it is stale or wrong, drop it. */
+    bool (*signature)(gc_comm *, int source_world_rank, uint32_t seq, uint32_t signature);
+    /* Every running collective of this communicator ends with code: a member is gone, or the world was aborted. */
+    void (*fail)(gc_comm *, int code, int fault_world_rank, const char *why);
+    void (*notice)(gci_world *, const gci_notice *);    /* any but an abort */
+} gci_p2p_upcalls;
+
+struct gci_p2p {
+    gci_world  *world;
+    gci_env    *env;
+    gci_p2p_upcalls up;
+    gci_pair  **pair;                   /* [ranks], made at first use */
+    gci_match  *match[GCI_MATCH_BUCKETS], *last_match;
+    gci_sent   *spare_sent;
+    gc_message *spare_messages;
+    uint32_t    credits;
+    size_t      room_first, room_left;  /* bytes: lent to a new peer; not yet lent on demand */
+    int         starving, probes;       /* peers that are; probes that wait */
+    int         asking;                 /* posted receives of collectives */
+    bool        short_of_memory;        /* some envelope waits for memory to go again */
+    int64_t     memory_at;
+    int64_t     ask_at, ask_every;
+    int         ask_turn;
+    uint32_t   *closed;                 /* contexts of communicators freed here, ascending: what comes late is dropped */
+    size_t      closed_count, closed_room;
+    bool        leaving;                /* in gci_p2p_farewell */
+};
+
+/* What the overlay calls (gci_upcalls). */
+GCI bool gci_packet_next(void *world, int dest, unsigned want, size_t most, gci_packet *, const void **payload, void **token);
+GCI void gci_packet_sent(void *world, int dest, enum gci_packet_type, void *token);
+GCI int  gci_packet_begin(void *world, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
+/* For peers.c. */
+GCI bool gci_packet_end(gci_p2p *, gci_pair *, const gci_packet *, void *token);    /* false: what a lost way had is lost */
+GCI void gci_send_close(gci_pair *, gc_request *);                      /* if it is over */
+GCI void gci_sent_free(gci_p2p *, gci_sent *);
+GCI void gci_own_sends_end(gci_p2p *, gci_pair *);                      /* those of the library */
+GCI void gci_message_unlink(gc_message *);                              /* no longer among the open ones */
+/* For post.c, inside the monitor. */
+GCI gci_match  *gci_match_of(gci_p2p *, uint32_t context);              /* NULL: out of memory */
+GCI void gci_context_close(gci_p2p *, uint32_t context);                /* its communicator is freed */
+GCI gci_pair   *gci_pair_of(gci_p2p *, int peer);                       /* NULL: out of memory */
+GCI gc_message *gci_message_new(gci_p2p *);
+GCI void gci_message_free(gci_p2p *, gc_message *);
+GCI void gci_message_take(gci_p2p *, gc_message *, gc_request *);       /* a receive takes a message that came before it */
+GCI void gci_message_settle(gci_p2p *, gc_message *);                   /* matched or dropped, and complete: what next? */
+GCI void gci_payload_consumed(gci_p2p *, gc_message *);                 /* its room is free again */
+GCI gc_request *gci_open_send(const gci_pair *, uint32_t seq);
+GCI void gci_owe(gci_p2p *, gc_message *, uint8_t what);
+GCI void gci_push(gci_p2p *, gci_pair *);                               /* there is something for the peer */
+GCI void gci_lend_all(gci_p2p *);                                       /* somebody waits for a message that has not come */
+
+/* ---- peers.c: peers that come and go --------------------------------------------------------------------------------- */
+
+GCI int  gci_p2p_open(gci_world *, const gci_p2p_upcalls *);     /* opens the overlay below it, world->overlay */
+GCI void gci_p2p_close(gci_world *);
+GCI void gci_p2p_farewell(gci_world *, int64_t deadline);   /* every rank leaves: what is under way arrives, ways end in peace */
+
+/* ---- post.c: starting messages --------------------------------------------------------------------------------------- */
+
+/* What a message carries beside its bytes. */
+typedef struct gci_post {
+    enum gci_context_kind kind;
+    uint32_t tag, signature;    /* signature: 0 outside collectives */
+    uint32_t nth;               /* of the messages that this collective sends the same way */
+    bool     any_tag, sync;
+    void   (*done_fn)(gc_request *);    void *user;     /* NULL: the user holds the request */
+} gci_post;
+
+/* All of these inside the world's monitor. dest, source: ranks in the communicator. A post that fails at once (memory, a
+ * dead peer) returns the error, leaves *request NULL and calls nobody; otherwise done_fn may be called before it returns. */
+GCI int  gci_send_post(gc_comm *, const void *buf, size_t bytes, int dest, const gci_post *, gc_request **);
+GCI int  gci_recv_post(gc_comm *, void *buf, size_t bytes, int source, const gci_post *, gc_request **);
+GCI void gci_request_drop(gc_request *);        /* an unowned message ends without a word: done_fn is not called */
+GCI bool gci_recv_withdraw(gc_request *);       /* a receive that nothing has matched ends with GC_ERR_CANCELLED */
+GCI gc_message *gci_unexpected_find(gc_comm *, int source, int tag, gc_status *);   /* the first that a receive would take */
+GCI void gci_unexpected_take(gc_message *);     /* out of the queue: only gci_message_recv gets it now */
+GCI void gci_probing(gci_world *, int more);     /* so many more calls wait for any message */
+GCI int  gci_message_recv(gc_message *, void *buf, size_t bytes, const gci_post *, gc_request **);
+GCI gc_comm *gci_message_comm(const gc_message *);
+/* 1: a collective message with sequence number seq has come that bears another signature than mine. */
+GCI int  gci_unexpected_signature(gc_comm *, uint32_t seq, uint32_t mine, uint32_t *theirs, int *source_world_rank);
+GCI void gci_comm_drop_messages(gc_comm *);     /* a communicator ends: nobody will take what has come for it */
+
+/* ---- coll.c ---------------------------------------------------------------------------------------------------------- */
+
+GCI int  gci_coll_open(gc_comm *);                               /* for a new communicator */
+GCI void gci_coll_close(gc_comm *);
+/* A member of comm is gone, or the world aborted: every running collective of comm ends with code. Inside the monitor. */
+GCI void gci_coll_fail(gc_comm *, int code, int fault_world_rank, const char *why);
+GCI void gci_coll_notice(gci_world *, const gci_notice *);       /* GCI_NOTICE_MISMATCH came. Inside the monitor */
+GCI bool gci_coll_signature(gc_comm *, int source_world_rank, uint32_t seq, uint32_t signature);   /* true: drop the message */
+GCI const char *gci_coll_signed(uint32_t signature);             /* the name of its operation */
+GCI int  gci_coll_check_algo(const char *text, char error_text[GCI_TEXT]);     /* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine */
+
+/* ---- gridcomm.c: the life of a world ------------------------------------------------------------------------------------ */
+
+GCI int gci_open(gc_comm **, const gc_options *, gci_sys *);    /* gc_init on a given system */
+
+#endif

@@ -1,0 +1,904 @@
+/* life.c: control connections to this rank's neighbours: who lives, what was lost, notices, and the goodbye.
+ * SPDX-License-Identifier: MIT
+ *
+ * Neighbours. A rank keeps a control connection along each of its links in the backbone (mesh.c). One that breaks is opened
+ * again by both ends, whichever can.
+ *
+ * Life. A process that dies, however it dies, has its connections closed by its kernel: the neighbours see it at once.
+ * Because a connection may also be cut by something in between, its two ends first try to connect again. If the address at
+ * which the peer was proven refuses, or answers as somebody else, the peer is dead. Only an address at which this very peer
+ * has been met counts: a refusal by a NAT box or by a namesake address says nothing. If there is no answer for peer_timeout,
+ * or the connection itself timed out, only this link is known to be gone: it is down, for good. A rank to which no path of
+ * links is left that are up is cut off, and dead for this rank. So a host that went silent is dead when all its
+ * neighbours have given up, and a partition makes each side dead for the other, while one cut link costs nobody's life.
+ *
+ * To be dead in time. Silence is measured by each connection for itself, and starts anew with what is sent meanwhile. So when
+ * a link is told down, the other neighbours of its two ends have their kernels look closely: with a time-out of SUSPECT_MS, and
+ * something to send. A living host's kernel answers, whatever its processes do.
+ *
+ * Losses. Deaths, departures, links that are down and restarts are facts that only ever grow, flooded to all; each is counted
+ * once, whoever tells it. Their number modulo 2^16 is the label of the epoch, so all ranks reach the same one. Deaths that
+ * follow from links (cut off) are not told: every rank comes to the same conclusion from the same facts.
+ *
+ * Flooding. Each rank keeps logs: losses (all of them), restarts per origin with the time of the latest, and the latest
+ * GCI_NOTICES_KEPT other notices. A control connection has a cursor in each, which sending moves on, so flooding is nothing
+ * but logs that grow and cursors that follow; a connection that replaces a lost one starts at the beginning. Connections are in
+ * order and every rank logs in the order of its hearing, so the notices of one origin arrive in order everywhere, and its latest
+ * number tells what is new. At most NOTICES_AHEAD notices are sent before the neighbour has SEEN older ones: a neighbour
+ * that is stopped costs no memory, and the window of its connection never closes, which TCP_USER_TIMEOUT would take for a
+ * death. One that is behind by more notices than are kept misses the oldest of them; it never misses a loss.
+ *
+ * The end. Nobody may go while others' packets still need it as a relay. DONE goes up a breadth-first tree over what is left of
+ * the backbone, from the lowest living rank, and bears the sender's knowledge of losses (view): it counts only for a parent
+ * of the same knowledge, and is said again when that changes. The root's goodbye says that all are done, and spreads as each
+ * who hears it says its own. Who has waited for QUIESCE_MS goes all the same.
+ */
+#include "gridcomm_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+enum {
+    LIFE_NOTICES_AHEAD = 32,        /* sent and not SEEN: far below what a socket holds */
+    LIFE_SEEN_EVERY = 16,
+    LIFE_NOTICE_BYTES = 4 * (3 + GCI_NOTICE_WORDS),
+    LIFE_LEAVE_MS = 1000,           /* how long a goodbye waits for those of the neighbours */
+    LIFE_QUIESCE_MS = 5000,         /* how long it waits for all others to come to the end, or peer_timeout */
+    LIFE_SUSPECT_MS = 700,          /* time for two lost packets within a site; and both ways to the moon's distance */
+    LIFE_SUSPECT_WATCH_MS = 1500,   /* then the usual time-out is back */
+    LIFE_TRIED_MS = 200,            /* below the head start of the rank that dials first */
+    LIFE_SSH_MS = 20000,            /* the least patience with ssh, which may have to log in over a bad line */
+    LIFE_LINKS_SPARE = 64           /* links that rank 0 may add without that memory is needed for them */
+};
+
+/* Notices of this room's own. GONE: word 0 the rank, 1 how. DOWN: words 0, 1 the ends, 2 how. RESTART: word 0 how many so far. */
+enum { LIFE_NOTICE_GONE = GCI_NOTICE_FIRST_INTERNAL, LIFE_NOTICE_DOWN, LIFE_NOTICE_RESTART };
+enum life_how { LIFE_LEFT, LIFE_TIMED_OUT, LIFE_REFUSED, LIFE_SOMEBODY_ELSE, LIFE_MUTE, LIFE_HOWS };
+
+static int64_t life_ms(int ms) { return (int64_t)ms * GCI_NS_PER_MS; }
+static bool life_running(const gci_control *c) { return c->phase == GCI_PHASE_RUN || c->phase == GCI_PHASE_QUIESCE; }
+
+GCI void gci_life_tell(gci_control *c, gci_news *news)
+{
+    news->epoch = c->epoch;
+    c->on_news(c->user, news);
+}
+
+GCI const char *gci_life_address(const gci_control *c, int rank, char text[GCI_ADDR_TEXT])
+{
+    const gci_host *h = c->table.ranks ? &c->table.host[c->table.card[rank].host] : NULL;
+    gci_addr a;
+
+    if (!h || !h->addrs) {
+        snprintf(text, GCI_ADDR_TEXT, "port %d", h ? c->table.card[rank].port : 0);
+        return text;
+    }
+    a = h->addr[0].addr;
+    a.port = c->table.card[rank].port;
+    return gci_addr_text(&a, text);
+}
+
+/* ---- neighbours ------------------------------------------------------------------------------------------------ */
+
+/* The place of rank among the neighbours, or where it would be. */
+static int life_place(const gci_control *c, int rank)
+{
+    int lo = 0, hi = c->neighbours;
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+        if (c->neighbour[mid]->rank < rank)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+GCI gci_neighbour *gci_life_find(const gci_control *c, int rank)
+{
+    int at = life_place(c, rank);
+    return at < c->neighbours && c->neighbour[at]->rank == rank ? c->neighbour[at] : NULL;
+}
+
+GCI gci_neighbour *gci_life_add(gci_control *c, int rank)
+{
+    int at = life_place(c, rank);
+    gci_neighbour *n;
+
+    if (at < c->neighbours && c->neighbour[at]->rank == rank)
+        return c->neighbour[at];
+    if (c->neighbours == c->neighbours_room) {
+        int more = c->neighbours_room ? 2 * c->neighbours_room : 32;
+        gci_neighbour **grown = gci_realloc(c->env, c->neighbour, (size_t)more * sizeof *grown);
+        if (!grown)
+            return NULL;
+        c->neighbour = grown;
+        c->neighbours_room = more;
+    }
+    if ((n = gci_alloc(c->env, sizeof *n)) == NULL)
+        return NULL;
+    n->rank = rank;
+    n->edge = -1;
+    memmove(c->neighbour + at + 1, c->neighbour + at, (size_t)(c->neighbours - at) * sizeof *c->neighbour);
+    c->neighbour[at] = n;
+    c->neighbours++;
+    return n;
+}
+
+GCI void gci_life_drop(gci_control *c, gci_neighbour *n)
+{
+    int at = life_place(c, n->rank);
+
+    gci_dial_end(c, gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank));
+    gci_conn_close(c, n->conn);
+    c->neighbours--;
+    memmove(c->neighbour + at, c->neighbour + at + 1, (size_t)(c->neighbours - at) * sizeof *c->neighbour);
+    gci_free(c->env, n);
+}
+
+GCI bool gci_life_is_down(const gci_control *c, const gci_neighbour *n)
+{
+    return c->down && n->edge >= 0 && c->down[n->edge];
+}
+
+/* What the present graph needs once it is agreed. Asked for before READY, so that a rank that has no memory for it
+ * fails the start of all and not its own alone, which GO could not take back. */
+GCI bool gci_life_prepare(gci_control *c)
+{
+    uint8_t *grown;
+
+    if (c->down && c->down_room >= c->graph.edges)
+        return true;
+    if ((grown = gci_alloc(c->env, (size_t)c->graph.edges + LIFE_LINKS_SPARE)) == NULL)
+        return false;
+    gci_free(c->env, c->down);
+    c->down = grown;
+    c->down_room = c->graph.edges + LIFE_LINKS_SPARE;
+    return true;
+}
+
+/* The backbone is agreed: its links are counted from here on, and what was tried beyond them ends. */
+GCI bool gci_life_begin(gci_control *c)
+{
+    if (!gci_life_prepare(c))
+        return false;
+    for (int i = c->neighbours - 1; i >= 0; i--) {
+        gci_neighbour *n = c->neighbour[i];
+        n->edge = gci_graph_find(&c->graph, c->place.rank, n->rank);
+        if (n->edge < 0)
+            gci_life_drop(c, n);
+    }
+    return true;
+}
+
+/* ---- how a rank is reached ------------------------------------------------------------------------------------- */
+
+/* What a pattern of the links file is held against: host name, cluster path, addresses. by: the address that fits, or NULL. */
+static bool life_fits(const gci_control *c, const char *pattern, int rank, const gci_addr **by)
+{
+    const gci_host *h = &c->table.host[c->table.card[rank].host];
+    char text[GCI_ADDR_TEXT];
+
+    *by = NULL;
+    if (gci_pattern_fits(pattern, h->name) || gci_pattern_fits(pattern, c->table.card[rank].cluster))
+        return true;
+    for (int i = 0; i < h->addrs; i++) {
+        gci_addr a = h->addr[i].addr;
+        a.port = 0;
+        a.scope = 0;
+        *by = &h->addr[i].addr;
+        if (gci_pattern_fits(pattern, gci_addr_text(&a, text)))
+            return true;
+    }
+    return false;
+}
+
+/* Must the way from one rank to the other be made by ssh? Then where to. */
+GCI bool gci_life_by_ssh(const gci_control *c, int from, int to, char destination[GCI_ADDR_TEXT + 80])
+{
+    const gci_addr *by;
+    char address[GCI_ADDR_TEXT];
+
+    for (int i = 0; i < c->requires && c->table.card[from].host != c->table.card[to].host; i++) {
+        const gci_require *r = &c->require[i];
+        const gci_host *h = &c->table.host[c->table.card[to].host];
+        if (!life_fits(c, r->from, from, &by) || !life_fits(c, r->to, to, &by))
+            continue;
+        if (by || !h->name[0]) {
+            gci_addr a = by ? *by : h->addrs ? h->addr[0].addr : (gci_addr){ .family = 0 };
+            a.port = 0;
+            gci_addr_text(&a, address);
+        } else {
+            snprintf(address, sizeof address, "%.*s", (int)sizeof address - 1, h->name);
+        }
+        snprintf(destination, GCI_ADDR_TEXT + 80, "%s%s%s", r->user, r->user[0] ? "@" : "", address);
+        return true;
+    }
+    return false;
+}
+
+GCI gci_dial *gci_life_dial(gci_control *c, enum gci_purpose purpose, int rank, int64_t patience, int *candidates)
+{
+    const gci_neighbour *n = gci_life_find(c, rank);
+    gci_addr addr[GCI_CANDIDATES_MAX], first = { 0 };
+    char destination[GCI_ADDR_TEXT + 80];
+    gci_full_card card;
+    bool deadline_known = patience < GCI_FOREVER - c->now;
+    int count = 0, all;
+
+    if (gci_life_by_ssh(c, c->place.rank, rank, destination)) {
+        *candidates = 1;
+        patience = patience > life_ms(LIFE_SSH_MS) ? patience : life_ms(LIFE_SSH_MS);
+        return gci_dial_ssh(c, purpose, rank, destination, c->table.card[rank].port,
+                            deadline_known ? c->now + patience : GCI_FOREVER);
+    }
+    gci_table_card(&c->table, rank, &card);
+    if (n && n->conn && !n->conn->incoming && !n->conn->tunnel)
+        first = n->conn->addr;
+    else if (n && n->proven)
+        first = n->proven_at;
+    if (first.family)
+        addr[count++] = first;
+    all = count + gci_candidates(&c->me, &card, addr + count, GCI_CANDIDATES_MAX - count);
+    for (int i = count; i < all; i++)       /* the others behind that where it has been met */
+        if (!gci_addr_equal(&addr[i], &first) || addr[i].scope != first.scope)
+            addr[count++] = addr[i];
+    if (rank == 0 && c->root_at.family && count < GCI_CANDIDATES_MAX)      /* where it was joined, which no card need know */
+        addr[count++] = c->root_at;
+    *candidates = count;
+    return gci_dial_new(c, purpose, rank, addr, count, deadline_known ? c->now + patience : GCI_FOREVER);
+}
+
+/* ---- losses ---------------------------------------------------------------------------------------------------- */
+
+static const char *const life_how_text[LIFE_HOWS] = {
+    [LIFE_LEFT] = "left", [LIFE_TIMED_OUT] = "timed out", [LIFE_REFUSED] = "ended and its port refuses",
+    [LIFE_SOMEBODY_ELSE] = "ended and its port belongs to somebody else", [LIFE_MUTE] = "ended and it does not answer"
+};
+
+/* One more loss is known, or several of a kind. The sum of what each adds does not depend on their order. */
+static void life_count(gci_control *c, unsigned kind, uint32_t a, uint32_t b, uint32_t times)
+{
+    uint32_t h = (kind * 0x9e3779b1u) ^ (a * 0x85ebca6bu) ^ (b * 0xc2b2ae35u);
+    h ^= h >> 15;
+    h *= 0x2c1b3c6du;
+    h ^= h >> 13;
+    c->epoch = (uint16_t)(c->epoch + times);
+    c->view += (h | 1) * times;
+    c->dirty = true;
+}
+
+static void life_end_dials(gci_control *c, int rank, bool data)
+{
+    for (gci_dial *d = c->dials; d; d = d->next_dial)
+        if (!d->over && d->peer == rank && (d->purpose == GCI_PURPOSE_CONTROL || d->purpose == GCI_PURPOSE_BACKBONE
+                                            || (data && d->purpose == GCI_PURPOSE_DATA)))
+            gci_dial_end(c, d);
+}
+
+/* A rank is gone; text says why. */
+static void life_dead(gci_control *c, int rank, enum gci_news_kind kind, const char *text)
+{
+    gci_news news = { .kind = kind, .rank = rank, .other = -1, .fd = -1, .code = GC_ERR_PEER };
+    gci_neighbour *n = gci_life_find(c, rank);
+
+    c->gone[rank] = (uint8_t)kind;
+    c->gone_count++;
+    c->look_for_cut_off = true;
+    life_count(c, LIFE_NOTICE_GONE, (uint32_t)rank, 0, 1);
+    life_end_dials(c, rank, true);
+    for (int p = 0; n && p < 2; p++) {
+        n->called[p] = 0;
+        n->waits[p] = false;
+    }
+    snprintf(news.text, sizeof news.text, "%s", text);
+    gci_log(c->env, GC_LOG_INFO, "%s", text);
+    gci_life_tell(c, &news);
+}
+
+/* A rank is gone, as seen here or as told. The dead are told too: if it lives, it must hear of it. */
+static void life_gone(gci_control *c, const struct gci_lost *l)
+{
+    char text[GCI_TEXT], address[GCI_ADDR_TEXT];
+
+    if (c->gone[l->a])
+        return;
+    gci_life_address(c, (int)l->a, address);
+    if (l->how == LIFE_LEFT)
+        snprintf(text, GCI_TEXT, "rank %u (%s) has left the job", (unsigned)l->a, address);
+    else
+        snprintf(text, GCI_TEXT, "rank %u (%s) died: its connection to rank %u %s", (unsigned)l->a, address,
+                 (unsigned)l->origin, life_how_text[l->how]);
+    c->losses[c->loss_count++] = *l;        /* there is room for every rank */
+    life_dead(c, (int)l->a, l->how == LIFE_LEFT ? GCI_NEWS_LEFT : GCI_NEWS_DEAD, text);
+}
+
+static void life_saw(gci_control *c, int rank, enum life_how how)
+{
+    life_gone(c, &(struct gci_lost){ .a = (uint32_t)rank, .origin = (uint32_t)c->place.rank, .kind = LIFE_NOTICE_GONE,
+                                     .how = (uint8_t)how, .from = -1 });
+}
+
+/* The log has room for all ranks that may still go, and for a link that is down. */
+static bool life_room(gci_control *c)
+{
+    uint32_t more = 2 * c->loss_room;
+    struct gci_lost *grown;
+
+    if (c->loss_count + (uint32_t)(c->place.ranks - (int)c->gone_count) < c->loss_room)
+        return true;
+    if ((grown = gci_realloc(c->env, c->losses, more * sizeof *grown)) == NULL)
+        return false;
+    c->losses = grown;
+    c->loss_room = more;
+    return true;
+}
+
+/* Another neighbour of this rank found it silent. Is it, for us? The kernel is to find out soon. */
+static void life_suspect(gci_control *c, int rank)
+{
+    gci_neighbour *n = gci_life_find(c, rank);
+
+    if (!n || !n->conn || n->conn->stage != GCI_CONN_PROVEN || n->left || c->gone[rank] || gci_life_is_down(c, n)
+        || c->peer_timeout <= life_ms(LIFE_SUSPECT_WATCH_MS))
+        return;
+    (void)c->sys->tune(c->sys, n->conn->fd, GCI_TUNE_CONTROL, life_ms(LIFE_SUSPECT_MS));
+    (void)gci_conn_send(c, n->conn, GCI_FRAME_SEEN, 0, NULL, 0);
+    n->suspect_until = c->now + life_ms(LIFE_SUSPECT_WATCH_MS);
+}
+
+/* Our own end of a link that is down. */
+static void life_cut(gci_control *c, int peer)
+{
+    gci_neighbour *n = gci_life_find(c, peer);
+
+    if (!n)
+        return;
+    life_end_dials(c, peer, false);
+    gci_conn_close(c, n->conn);
+    n->conn = NULL;
+    n->waits[1] = false;
+    n->called[1] = 0;
+    if (n->called[0])
+        n->called[0] = c->now;      /* there is nobody to answer it */
+}
+
+/* A link is down for good, as seen here or as told. An entry of the log that cannot be made ends in this rank's ignorance
+ * rather than in two opinions: it is as if it had not been heard; who told it is asked again with a new connection. */
+static bool life_down(gci_control *c, const struct gci_lost *l)
+{
+    gci_news news = { .kind = GCI_NEWS_DOWN, .rank = (int)l->a, .other = (int)l->b, .fd = -1, .code = GC_ERR_PEER };
+    int edge = gci_graph_find(&c->graph, (int)l->a, (int)l->b), me = c->place.rank;
+    char a[GCI_ADDR_TEXT], b[GCI_ADDR_TEXT];
+
+    if (edge < 0 || c->down[edge])
+        return true;
+    if (!life_room(c))
+        return false;
+    c->losses[c->loss_count++] = *l;
+    c->down[edge] = 1;
+    c->look_for_cut_off = true;
+    life_count(c, LIFE_NOTICE_DOWN, l->a, l->b, 1);
+    if (news.rank == me || news.other == me) {
+        life_cut(c, news.rank == me ? news.other : news.rank);
+    } else {
+        life_suspect(c, news.rank);
+        life_suspect(c, news.other);
+    }
+    snprintf(news.text, sizeof news.text, "the link between rank %d (%s) and rank %d (%s) is gone: it %s", news.rank,
+             gci_life_address(c, news.rank, a), news.other, gci_life_address(c, news.other, b), life_how_text[l->how]);
+    gci_log(c->env, GC_LOG_INFO, "%s", news.text);
+    gci_life_tell(c, &news);
+    return true;
+}
+
+static void life_saw_down(gci_control *c, int peer, enum life_how how)
+{
+    int me = c->place.rank;
+    struct gci_lost l = { .a = (uint32_t)(me < peer ? me : peer), .b = (uint32_t)(me < peer ? peer : me), .origin = (uint32_t)me,
+                          .kind = LIFE_NOTICE_DOWN, .how = (uint8_t)how, .from = -1 };
+    if (!life_down(c, &l))
+        gci_log(c->env, GC_LOG_ERROR, "no memory to note that the link to rank %d is gone", peer);     /* it is dialled again */
+}
+
+/* Restarts of an origin, as far as they are new here. */
+static void life_restarts(gci_control *c, int origin, uint32_t count)
+{
+    gci_news news = { .kind = GCI_NEWS_EPOCH, .rank = origin, .other = -1, .fd = -1 };
+    uint32_t more = count - c->restarts[origin];
+
+    if (count <= c->restarts[origin])
+        return;
+    c->restarts[origin] = count;
+    c->restart_at[origin] = ++c->restart_clock;
+    life_count(c, LIFE_NOTICE_RESTART, (uint32_t)origin, 0, more);
+    gci_life_tell(c, &news);
+}
+
+GCI void gci_life_restart(gci_control *c)
+{
+    life_restarts(c, c->place.rank, c->restarts[c->place.rank] + 1);
+}
+
+/* ---- who can no longer be reached ------------------------------------------------------------------------------ */
+
+/* A breadth-first tree from root over ranks that live and links that are up: span[v] is the parent of v, root its own, -1
+ * where it does not reach. Levels are added in the order of the links, so every rank of the same knowledge finds the same. */
+static void life_span(gci_control *c, int root)
+{
+    int32_t *parent = c->span, *level = c->span + c->place.ranks;
+    bool more = true;
+
+    for (int r = 0; r < c->place.ranks; r++)
+        parent[r] = level[r] = -1;
+    parent[root] = root;
+    level[root] = 0;
+    for (int at = 0; more; at++) {
+        more = false;
+        for (int e = 0; e < c->graph.edges; e++) {
+            int a = c->graph.edge[e].a, b = c->graph.edge[e].b;
+            int from = level[a] == at ? a : b, to = from == a ? b : a;
+            if (level[from] != at || level[to] >= 0 || c->down[e] || c->gone[to])
+                continue;
+            level[to] = at + 1;
+            parent[to] = from;
+            more = true;
+        }
+    }
+}
+
+/* "its links 1-4, 2-4 are gone": those that led over the gap. */
+static void life_cut_text(const gci_control *c, int rank, char text[GCI_TEXT])
+{
+    char list[160] = "", address[GCI_ADDR_TEXT];
+    size_t at = 0;
+    int count = 0;
+
+    for (int e = 0; e < c->graph.edges; e++) {
+        int a = c->graph.edge[e].a, b = c->graph.edge[e].b;
+        bool over = (c->span[a] < 0) != (c->span[b] < 0);
+        if (!over || !c->down[e])
+            continue;
+        if (at < sizeof list - 24)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%d-%d", count ? ", " : "", a, b);
+        else if (list[at - 1] != '.')
+            at += (size_t)snprintf(list + at, sizeof list - at, ", ...");
+        count++;
+    }
+    snprintf(text, GCI_TEXT, "rank %d (%s) died or is cut off: no way to it is left%s%s", rank, gci_life_address(c, rank, address),
+             count ? "; links that are gone: " : "", list);
+}
+
+static void life_look(gci_control *c)
+{
+    char text[GCI_TEXT];
+
+    c->look_for_cut_off = false;
+    life_span(c, c->place.rank);
+    for (int r = 0; r < c->place.ranks; r++)
+        if (c->span[r] < 0 && !c->gone[r]) {
+            life_cut_text(c, r, text);
+            life_dead(c, r, GCI_NEWS_DEAD, text);
+        }
+    c->look_for_cut_off = false;            /* whom nobody reaches is no way to anybody */
+}
+
+/* ---- telling --------------------------------------------------------------------------------------------------- */
+
+static bool life_send(gci_control *c, gci_conn *k, const gci_notice *n, uint32_t number)
+{
+    uint8_t body[LIFE_NOTICE_BYTES];
+
+    gci_put32(body, number);
+    gci_put32(body + 4, n->kind);
+    gci_put32(body + 8, n->origin);
+    for (int i = 0; i < GCI_NOTICE_WORDS; i++)
+        gci_put32(body + 12 + 4 * i, n->word[i]);
+    if (!gci_conn_send(c, k, GCI_FRAME_NOTICE, 0, body, sizeof body))
+        return false;
+    k->stream->unseen++;
+    return true;
+}
+
+static bool life_send_loss(gci_control *c, gci_conn *k, const struct gci_lost *l)
+{
+    gci_notice n = { .kind = l->kind, .origin = l->origin, .word = { l->a, l->how } };
+
+    if (l->kind == LIFE_NOTICE_DOWN) {
+        n.word[1] = l->b;
+        n.word[2] = l->how;
+    }
+    return life_send(c, k, &n, 0);
+}
+
+/* The origin whose latest restart was heard of next after `at`, or -1. A look at all of them, because it is rarely needed. */
+static int life_next_restart(const gci_control *c, uint32_t at)
+{
+    int next = -1;
+
+    if (at == c->restart_clock)
+        return -1;
+    for (int r = 0; r < c->place.ranks; r++)
+        if (c->restart_at[r] > at && (next < 0 || c->restart_at[r] < c->restart_at[next]))
+            next = r;
+    return next;
+}
+
+/* Moves the cursors of a connection on, as far as its neighbour has room. Notices first: of an abort one hears before one
+ * hears of those who left because of it. */
+static void life_pump(gci_control *c, gci_conn *k)
+{
+    gci_stream *s = k->stream;
+    int origin;
+
+    if (c->notices - s->notice_at > GCI_NOTICES_KEPT)
+        s->notice_at = c->notices - GCI_NOTICES_KEPT;
+    while (s->notice_at != c->notices && s->unseen < LIFE_NOTICES_AHEAD) {
+        const struct gci_kept *kept = &c->kept[s->notice_at % GCI_NOTICES_KEPT];
+        if (kept->from != k->peer && !life_send(c, k, &kept->notice, kept->number))
+            return;
+        s->notice_at++;
+    }
+    while (s->loss_at < c->loss_count && s->unseen < LIFE_NOTICES_AHEAD) {
+        const struct gci_lost *l = &c->losses[s->loss_at];
+        if (l->from != k->peer && !life_send_loss(c, k, l))
+            return;
+        s->loss_at++;
+    }
+    while (s->unseen < LIFE_NOTICES_AHEAD && (origin = life_next_restart(c, s->restart_at)) >= 0) {
+        gci_notice n = { .kind = LIFE_NOTICE_RESTART, .origin = (uint32_t)origin, .word = { c->restarts[origin] } };
+        if (!life_send(c, k, &n, 0))
+            return;
+        s->restart_at = c->restart_at[origin];
+    }
+}
+
+GCI void gci_life_refill(gci_control *c, gci_conn *k) { life_pump(c, k); }
+
+static void life_keep(gci_control *c, const gci_notice *n, uint32_t number, int from)
+{
+    c->kept[c->notices++ % GCI_NOTICES_KEPT] = (struct gci_kept){ *n, number, from };
+    c->dirty = true;
+}
+
+GCI void gci_life_notify(gci_control *c, const gci_notice *notice)
+{
+    life_keep(c, notice, ++c->heard[c->place.rank], -1);
+}
+
+/* One of this room's own. false: not yet, or there was no memory for it. */
+static bool life_hear_loss(gci_control *c, const gci_notice *n, int from)
+{
+    uint32_t ranks = (uint32_t)c->place.ranks;
+
+    if (n->kind == LIFE_NOTICE_GONE && n->word[0] < ranks && n->word[1] < LIFE_HOWS)
+        life_gone(c, &(struct gci_lost){ n->word[0], 0, n->origin, LIFE_NOTICE_GONE, (uint8_t)n->word[1], from });
+    else if (n->kind == LIFE_NOTICE_DOWN && n->word[0] < ranks && n->word[1] < ranks && n->word[2] < LIFE_HOWS)
+        return life_down(c, &(struct gci_lost){ n->word[0], n->word[1], n->origin, LIFE_NOTICE_DOWN, (uint8_t)n->word[2], from });
+    else if (n->kind == LIFE_NOTICE_RESTART)
+        life_restarts(c, (int)n->origin, n->word[0]);
+    return true;
+}
+
+/* false: not yet. Which links there are is not agreed before the start is over. */
+static bool life_notice(gci_control *c, gci_conn *k, const uint8_t *body)
+{
+    uint32_t number = gci_get32(body);
+    gci_notice n = { .kind = gci_get32(body + 4), .origin = gci_get32(body + 8) };
+    gci_news news = { .kind = GCI_NEWS_NOTICE, .rank = (int)n.origin, .other = -1, .fd = -1 };
+
+    for (int i = 0; i < GCI_NOTICE_WORDS; i++)
+        n.word[i] = gci_get32(body + 12 + 4 * i);
+    if (n.kind == LIFE_NOTICE_DOWN && c->phase < GCI_PHASE_RUN)
+        return false;
+    if (++k->stream->heard == LIFE_SEEN_EVERY && gci_conn_send(c, k, GCI_FRAME_SEEN, LIFE_SEEN_EVERY, NULL, 0))
+        k->stream->heard = 0;       /* there is always room: it is sent once per so many that wait for it */
+    if (n.origin >= (uint32_t)c->place.ranks)
+        return true;
+    if (n.kind >= GCI_NOTICE_FIRST_INTERNAL) {
+        if (!life_hear_loss(c, &n, k->peer)) {
+            gci_log(c->env, GC_LOG_ERROR, "no memory to note what rank %d tells", k->peer);
+            gci_conn_close(c, k);
+            gci_life_closed(c, k, -ENOMEM);
+        }
+    } else if (n.kind && n.origin != (uint32_t)c->place.rank && number > c->heard[n.origin]) {
+        c->heard[n.origin] = number;
+        life_keep(c, &n, number, k->peer);
+        news.notice = n;
+        gci_life_tell(c, &news);
+    }
+    return true;
+}
+
+/* ---- connections come and go ----------------------------------------------------------------------------------- */
+
+static void life_say_leave(gci_control *c, gci_conn *k)
+{
+    life_pump(c, k);                /* what was said before the goodbye */
+    if (gci_conn_send(c, k, GCI_FRAME_LEAVE, c->leave, NULL, 0))
+        return;
+    gci_conn_close(c, k);           /* it has not read for long: the end of the connection must do */
+    gci_life_find(c, k->peer)->conn = NULL;
+}
+
+/* Only the other side can open connections: we have no address to try, or tried for a while in vain, or it came through a
+ * tunnel that is not ours. Else it is not known. */
+static bool life_cannot(gci_control *c, const gci_neighbour *n, const gci_conn *k)
+{
+    const gci_host *h = &c->table.host[c->table.card[n->rank].host];
+    const gci_dial *d = gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank);
+    gci_addr one[1];
+    gci_full_card card;
+
+    if (!k->incoming || gci_life_by_ssh(c, c->place.rank, n->rank, (char[GCI_ADDR_TEXT + 80]){ 0 }))
+        return false;
+    gci_table_card(&c->table, n->rank, &card);
+    if (c->phase < GCI_PHASE_RUN && d && (d->rounds > 0 || c->now - d->begun >= life_ms(LIFE_TRIED_MS)))
+        return true;
+    return n->cannot || !gci_candidates(&c->me, &card, one, 1)
+           || (gci_addr_is_loopback(&k->addr) && strcmp(h->id, c->me.id) != 0);
+}
+
+/* Before GO whoever is of the job may connect: in the end rank 0's word decides which links stay. One that comes before the
+ * table is here is kept until then. */
+GCI void gci_life_up(gci_control *c, gci_conn *k)
+{
+    gci_neighbour *n = gci_life_find(c, k->peer);
+
+    if (!n && !c->linking && c->phase < GCI_PHASE_RUN) {
+        for (int i = 0; i < c->conns; i++)
+            if (c->conn[i] && c->conn[i] != k && c->conn[i]->stage == GCI_CONN_PROVEN && c->conn[i]->purpose == GCI_PURPOSE_CONTROL
+                && c->conn[i]->peer == k->peer)
+                gci_conn_close(c, c->conn[i]);
+        return;
+    }
+    if (!n && c->phase < GCI_PHASE_RUN)
+        n = gci_life_add(c, k->peer);
+    if (!n || gci_life_is_down(c, n)) {
+        gci_conn_close(c, k);
+        return;
+    }
+    gci_conn_close(c, n->conn);     /* the peer has seen its end before us */
+    n->conn = k;
+    n->left = false;
+    n->ups++;
+    n->suspect_until = 0;
+    n->cannot = life_cannot(c, n, k);
+    gci_dial_end(c, gci_dial_find(c, GCI_PURPOSE_CONTROL, k->peer));
+    c->dirty = true;                /* it hears all that is known */
+    if (n->rank == c->tree_parent)
+        c->done_told = false;
+    if (c->phase == GCI_PHASE_LEAVE)
+        life_say_leave(c, k);
+}
+
+/* Has the peer been met at this address, so that its word about the peer counts? */
+static void life_note_proven(gci_control *c, gci_neighbour *n, const gci_conn *k)
+{
+    const gci_host *h = &c->table.host[c->table.card[n->rank].host];
+
+    if (k->tunnel)
+        return;
+    n->proven_at = k->addr;
+    n->proven_at.port = c->table.card[n->rank].port;
+    n->proven = !k->incoming || (gci_addr_is_loopback(&k->addr) && strcmp(h->id, c->me.id) == 0);
+    for (int i = 0; i < h->addrs && !n->proven; i++)
+        n->proven = gci_addr_equal(&h->addr[i].addr, &k->addr);
+}
+
+GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
+{
+    gci_neighbour *n = gci_life_find(c, k->peer);
+
+    if (!n || n->conn != k)
+        return;
+    n->conn = NULL;
+    c->dirty = true;
+    if (n->left || c->gone[n->rank] || c->phase >= GCI_PHASE_LEAVE || !c->table.ranks)
+        return;
+    life_note_proven(c, n, k);
+    if (life_running(c) && (err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -ENETUNREACH))
+        life_saw_down(c, n->rank, LIFE_TIMED_OUT);
+}
+
+/* Whoever is not connected, has not said goodbye and is not known dead is tried again, by both sides. */
+static void life_reconnect(gci_control *c)
+{
+    for (int i = 0; i < c->neighbours; i++) {
+        gci_neighbour *n = c->neighbour[i];
+        int candidates;
+        if (!n->conn && !n->left && !c->gone[n->rank] && !gci_life_is_down(c, n) && !gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank)
+            && !gci_life_dial(c, GCI_PURPOSE_CONTROL, n->rank, c->peer_timeout, &candidates))
+            gci_log(c->env, GC_LOG_ERROR, "no memory to connect to rank %d again", n->rank);    /* and next time again */
+    }
+}
+
+/* An address of a neighbour that we try to reach again: is that its death? */
+GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
+{
+    gci_neighbour *n = gci_life_find(c, d->peer);
+    bool else_there = err == GCI_REFUSE_JOB || err == GCI_REFUSE_TO || err == GCI_REFUSE_KEY || err == GCI_REFUSE_STRANGER
+                      || err == GCI_REFUSE_RANKS || err == GCI_REFUSE_VERSION;
+
+    if (!n || !life_running(c) || !n->proven || d->via[0] || !gci_addr_equal(&n->proven_at, &d->addr[candidate]))
+        return;
+    if (err == -ECONNREFUSED || else_there)
+        life_saw(c, d->peer, err == -ECONNREFUSED ? LIFE_REFUSED : LIFE_SOMEBODY_ELSE);
+}
+
+GCI void gci_life_expired(gci_control *c, gci_dial *d)
+{
+    if (life_running(c) && gci_life_find(c, d->peer))
+        life_saw_down(c, d->peer, LIFE_MUTE);
+}
+
+/* ---- the end --------------------------------------------------------------------------------------------------- */
+
+static void life_leave_frame(gci_control *c, gci_conn *k, unsigned flag)
+{
+    gci_neighbour *n = gci_life_find(c, k->peer);
+
+    if (!n || n->conn != k)
+        return;
+    n->left = true;
+    c->dirty = true;
+    if (flag & GCI_LEAVE_ALL && c->phase == GCI_PHASE_QUIESCE) {
+        c->leave |= GCI_LEAVE_ALL;
+        gci_life_leave(c);
+    }
+    if (flag & GCI_LEAVE_CLEAN || c->phase == GCI_PHASE_LEAVE)
+        return;
+    life_saw(c, k->peer, LIFE_LEFT);
+    n->conn = NULL;
+    gci_conn_close(c, k);           /* it waits for this */
+}
+
+static void life_done_frame(gci_control *c, gci_conn *k, const uint8_t *body)
+{
+    gci_neighbour *n = gci_life_find(c, k->peer);
+
+    if (!n || n->conn != k)
+        return;
+    n->done = true;
+    n->done_view = gci_get32(body);
+    c->dirty = true;
+}
+
+GCI bool gci_life_frame(gci_control *c, gci_conn *k, unsigned kind, unsigned flag, const uint8_t *body, size_t bytes)
+{
+    if (kind == GCI_FRAME_NOTICE && bytes == LIFE_NOTICE_BYTES)
+        return life_notice(c, k, body);
+    if (kind == GCI_FRAME_SEEN && bytes == 0 && flag <= k->stream->unseen) {
+        k->stream->unseen -= flag;
+        c->dirty = true;
+    } else if (kind == GCI_FRAME_LEAVE && bytes == 0) {
+        life_leave_frame(c, k, flag);
+    } else if (kind == GCI_FRAME_DONE && bytes == 4) {
+        life_done_frame(c, k, body);
+    } else {
+        gci_log(c->env, GC_LOG_ERROR, "rank %d sent a control frame of kind %u and %zu bytes", k->peer, kind, bytes);
+        gci_conn_close(c, k);
+        gci_life_closed(c, k, -EPROTO);
+    }
+    return true;
+}
+
+static void life_make_tree(gci_control *c)
+{
+    int root = 0, me = c->place.rank;
+
+    while (root < c->place.ranks - 1 && c->gone[root])
+        root++;
+    life_span(c, root);
+    c->tree_view = c->view;
+    c->tree_parent = c->span[me] == me ? -1 : c->span[me] < 0 ? -2 : c->span[me];
+    c->done_told = false;
+    for (int i = 0; i < c->neighbours; i++)
+        c->neighbour[i]->child = c->span[c->neighbour[i]->rank] == me;
+}
+
+/* Nobody is there any more to wait with: they have given up, or were never. */
+static bool life_alone(const gci_control *c)
+{
+    for (int i = 0; i < c->neighbours; i++)
+        if (!c->neighbour[i]->left && !c->gone[c->neighbour[i]->rank] && !gci_life_is_down(c, c->neighbour[i]))
+            return false;
+    return true;
+}
+
+/* This rank has come to the end. Have all behind it? */
+static void life_quiesce(gci_control *c)
+{
+    gci_neighbour *up;
+    uint8_t body[4];
+
+    if (life_alone(c)) {
+        gci_life_leave(c);
+        return;
+    }
+    if (c->tree_parent == -2 || c->tree_view != c->view)
+        life_make_tree(c);
+    for (int i = 0; i < c->neighbours; i++) {
+        const gci_neighbour *n = c->neighbour[i];
+        if (n->child && !n->left && !(n->done && n->done_view == c->view))
+            return;
+    }
+    if (c->tree_parent == -1) {
+        c->leave |= GCI_LEAVE_ALL;
+        gci_life_leave(c);
+        return;
+    }
+    up = c->tree_parent >= 0 ? gci_life_find(c, c->tree_parent) : NULL;
+    gci_put32(body, c->view);
+    if (!c->done_told && up && up->conn)
+        c->done_told = gci_conn_send(c, up->conn, GCI_FRAME_DONE, 0, body, sizeof body);
+}
+
+GCI void gci_life_stop(gci_control *c, bool clean)
+{
+    int64_t patience = c->peer_timeout < life_ms(LIFE_QUIESCE_MS) ? c->peer_timeout : life_ms(LIFE_QUIESCE_MS);
+
+    c->leave = clean ? GCI_LEAVE_CLEAN : 0;
+    if (c->phase > GCI_PHASE_RUN)
+        return;
+    c->phase = GCI_PHASE_QUIESCE;
+    c->tree_parent = -2;
+    c->end_at = c->now + patience;
+    c->dirty = true;
+    if (!clean)
+        gci_life_leave(c);
+}
+
+GCI void gci_life_leave(gci_control *c)
+{
+    if (c->phase != GCI_PHASE_QUIESCE)
+        return;
+    c->phase = GCI_PHASE_LEAVE;
+    c->end_at = c->now + life_ms(LIFE_LEAVE_MS);
+    for (gci_dial *d = c->dials; d; d = d->next_dial)
+        gci_dial_end(c, d);
+    for (int i = 0; i < c->neighbours; i++)
+        if (c->neighbour[i]->conn)
+            life_say_leave(c, c->neighbour[i]->conn);
+}
+
+/* The goodbye is done when every neighbour has said its own, or closed. */
+GCI bool gci_life_has_left(const gci_control *c)
+{
+    for (int i = 0; i < c->neighbours; i++) {
+        const gci_neighbour *n = c->neighbour[i];
+        if (n->conn && n->conn->stage == GCI_CONN_PROVEN && ((!n->left && !c->gone[n->rank]) || n->conn->stream->out_bytes))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the turn of the loop -------------------------------------------------------------------------------------- */
+
+GCI void gci_life_settle(gci_control *c)
+{
+    if (!life_running(c))
+        return;
+    if (c->look_for_cut_off)
+        life_look(c);
+    life_reconnect(c);
+    if (c->phase == GCI_PHASE_QUIESCE)
+        life_quiesce(c);
+}
+
+GCI int64_t gci_life_timers(gci_control *c)
+{
+    int64_t next = GCI_FOREVER;
+
+    for (int i = 0; i < c->neighbours; i++) {
+        gci_neighbour *n = c->neighbour[i];
+        if (n->suspect_until && c->now >= n->suspect_until) {
+            n->suspect_until = 0;
+            if (n->conn && n->conn->stage == GCI_CONN_PROVEN)
+                (void)c->sys->tune(c->sys, n->conn->fd, GCI_TUNE_CONTROL, c->peer_timeout);
+        }
+        if (n->suspect_until && n->suspect_until < next)
+            next = n->suspect_until;
+    }
+    return next;
+}

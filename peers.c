@@ -1,0 +1,423 @@
+/* peers.c: peers that come and go: ways up and down, the dead, the given up and the aborted, farewells.
+ * SPDX-License-Identifier: MIT
+ *
+ * p2p.c carries on a pair's exchange as long as there is a way to the peer. Here is what happens to pairs when that
+ * changes, and the life of both rooms.
+ *
+ * Invariants:
+ *  - A way that ends voids all that was handed to it. What the pair knows (envelopes not acknowledged, sends without
+ *    their FIN, what is owed) is enough to go on, whatever the next way is.
+ *  - Every verdict on a peer ends in pair_lost, once: each request that needs it fails, each of its communicators has it
+ *    among its dead, the way is cut. What had come whole may still be received.
+ *  - A rank gives a peer up on its own only if that broke the rules, if there is neither link nor route, or if what a link
+ *    within the host lost was not kept; it tells everybody, so that nobody waits for what will not come.
+ *  - A BYE is the last word of a rank all of whose requests are complete: it needs nothing more, whatever ways come later.
+ */
+#include "gridcomm_int.h"
+
+enum {
+    ASK_TURNS = 16,                     /* so many receives from one peer get their turn to ask */
+    WINDOW_FIRST = 65536,               /* bytes lent to a peer at first, at most ... */
+    WINDOW_LEAST = 4096,                /* ... and at least */
+    MEMORY_PAUSE = 10 * GCI_NS_PER_MS   /* between two tries of what lacks memory */
+};
+#define ASK_FIRST (100 * (int64_t)GCI_NS_PER_MS)    /* a collective receive asks its peer after this, ... */
+#define ASK_LAST  (10 * GCI_SECOND)                 /* ... doubling up to this */
+
+/* ---- ways come and go ----------------------------------------------------------------------------------------- */
+
+static bool pair_busy(const gci_pair *p)
+{
+    return p->queue || p->open || p->sent || p->messages || p->incoming;
+}
+
+static void give_up(gci_p2p *p2p, gci_pair *p, int code, const char *why);
+
+static void on_end(void *user, int peer, const gci_packet *packet, void *token)
+{
+    gci_p2p *p2p = ((gci_world *)user)->p2p;
+    gci_pair *p = p2p->pair[peer];
+    if (!gci_packet_end(p2p, p, packet, token))
+        give_up(p2p, p, GC_ERR_PEER, "a link within the host was lost with data that was not kept");
+}
+
+static void on_way_up(void *user, int peer, bool routed)
+{
+    gci_p2p *p2p = ((gci_world *)user)->p2p;
+    gci_pair *p = gci_pair_of(p2p, peer);
+    if (!p || p2p->world->dead[peer])
+        return;                         /* the first packet will end the way */
+    p->up = p->owe_resume = true;
+    p->routed = routed;
+    p->heard = p->farewell_sent = false;
+    p->farewell = p2p->leaving;
+}
+
+/* Open sends whose chunks were under way: the receiver knows how much has come, and grants anew. */
+static void sends_interrupted(gci_pair *p)
+{
+    for (gc_request *r = p->open; r; r = r->next) {
+        r->in_flight = 0;
+        r->early = true;
+        r->streams = false;
+        if (r->stage == GCI_STAGE_GRANTED)
+            r->stage = GCI_STAGE_SENT;
+    }
+    for (gc_request *r = p->open; r;)
+        if (r->stage == GCI_STAGE_FINISHED) {
+            gci_send_close(p, r);
+            r = p->open;                /* its callback may have changed the list */
+        } else {
+            r = r->next;
+        }
+}
+
+static void on_way_down(void *user, int peer, bool broke_rules)
+{
+    gci_world *w = user;
+    gci_pair *p = w->p2p->pair[peer];
+    if (!p)
+        return;
+    p->up = p->heard = false;
+    p->again = NULL;
+    p->owe_ask = p->reask = false;
+    sends_interrupted(p);
+    for (gci_sent *s = p->sent; s; s = s->next) {
+        s->written = false;
+        s->packet.flags &= (uint8_t)~GCI_FLAG_STREAMS;
+    }
+    if (w->p2p->leaving)
+        gci_overlay_wake(w->overlay);   /* there may be nobody left to say farewell to */
+    if (w->dead[peer])
+        return;
+    if (broke_rules)                    /* it would do so again */
+        give_up(w->p2p, p, GC_ERR_PROTOCOL, "it sent a packet that breaks the rules");
+    else if (pair_busy(p) && !p->bye)
+        gci_push(w->p2p, p);
+}
+
+/* ---- peers that are gone -------------------------------------------------------------------------------------- */
+
+static void fail_posted(gci_match *match, int peer, int fault, int code, const char *why)
+{
+    for (gc_request *r = match->posted, *next; r; r = next) {
+        next = r->next;
+        if (peer >= 0 && r->peer != peer && (r->peer != GC_ANY_SOURCE || gci_comm_rank(r->comm, peer) < 0))
+            continue;
+        gci_match_withdraw(match, r);
+        gci_request_fail(r, code, fault, "%s", why);
+        next = match->posted;           /* the callback may have changed the list */
+    }
+}
+
+static void fail_sends(gc_request **queue, gc_request ***end, int peer, int code, const char *why)
+{
+    while (*queue) {
+        gc_request *r = *queue;
+        gci_queue_remove(r, end);
+        gci_request_fail(r, code, peer, "%s", why);
+    }
+}
+
+/* Nothing goes to or comes from this peer any more. What came whole may still be received. */
+static void pair_end(gci_p2p *p2p, gci_pair *p, int fault, int code, const char *why)
+{
+    gci_overlay_cut(p2p->world->overlay, p->peer);
+    p2p->starving -= p->peer_starved;
+    p->peer_starved = false;
+    fail_sends(&p->queue, &p->queue_end, fault, code, why);
+    fail_sends(&p->open, &p->open_end, fault, code, why);
+    p->again = NULL;
+    while (p->sent) {
+        gci_sent *s = p->sent;
+        p->sent = s->next;
+        gc_request *r = s->request;
+        gci_sent_free(p2p, s);
+        if (r)
+            gci_request_fail(r, code, fault, "%s", why);
+    }
+    p->sent_end = &p->sent;
+    p->sent_bytes = 0;
+    p->incoming = NULL;
+    while (p->messages) {
+        gc_message *m = p->messages;
+        gc_request *r = m->recv;
+        bool whole = m->come && m->packet.total == m->packet.length;
+        gci_message_unlink(m);
+        if ((m->queued && whole) || m->taken) {     /* may still be received, or at least be asked for */
+            m->lost = whole ? GC_OK : code;
+            continue;
+        }
+        gci_message_free(p2p, m);
+        if (r) {
+            r->message = NULL;
+            gci_request_fail(r, code, fault, "%s", why);
+        }
+    }
+}
+
+static void pair_lost(gci_p2p *p2p, gci_pair *p, enum gci_fate gone, int code, const char *why)
+{
+    gci_world *w = p2p->world;
+    w->dead[p->peer] = (uint8_t)gone;
+    for (gc_comm *comm = w->comms; comm; comm = comm->next) {
+        int rank = gci_comm_rank(comm, p->peer);
+        if (rank < 0)
+            continue;
+        if (comm->dead++ == 0)
+            comm->first_dead = rank;
+        p2p->up.fail(comm, code, p->peer, why);
+    }
+    pair_end(p2p, p, p->peer, code, why);
+    for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
+        for (gci_match *match = p2p->match[i]; match; match = match->next)
+            fail_posted(match, p->peer, p->peer, code, why);
+    gci_overlay_wake(w->overlay);
+}
+
+/* Sends to oneself that wait for their receive stand in no pair's queue. */
+static void fail_local(gci_p2p *p2p, gci_match *match, int code, const char *why)
+{
+    for (gc_message *m = match->unexpected, *next; m; m = next) {
+        gc_request *send = m->local;
+        next = m->next;
+        if (!send)
+            continue;
+        gci_message_free(p2p, m);
+        gci_request_fail(send, code, -1, "%s", why);
+        next = match->unexpected;       /* the callback may have changed the list */
+    }
+}
+
+/* A verdict of this rank alone, on a peer that may live: everybody is told, the peer too, so that nobody waits for what
+ * will not come. */
+static void give_up(gci_p2p *p2p, gci_pair *p, int code, const char *why)
+{
+    gci_world *w = p2p->world;
+    gci_notice notice = { .kind = GCI_NOTICE_LOST, .origin = (uint32_t)w->rank, .word = { (uint32_t)p->peer, (uint32_t)-code } };
+    char text[GCI_TEXT];
+    snprintf(text, sizeof text, "rank %d gave rank %d up: %.*s", w->rank, p->peer, GCI_TEXT - 64, why);
+    if (w->control)
+        gci_control_notify(w->control, &notice);
+    pair_lost(p2p, p, code == GC_ERR_UNREACHABLE ? GCI_GONE_UNREACHABLE : GCI_GONE_DEAD, code, text);
+}
+
+static void given_up(gci_world *w, const gci_notice *notice)
+{
+    int rank = (int)notice->word[0], code = -(int)notice->word[1];
+    gci_pair *p = notice->word[0] < (uint32_t)w->ranks ? gci_pair_of(w->p2p, rank) : NULL;
+    char text[GCI_TEXT];
+    if (!p || w->dead[rank])
+        return;
+    snprintf(text, sizeof text, "rank %u gave rank %d up: %s", (unsigned)notice->origin, rank, gc_strerror(code));
+    pair_lost(w->p2p, p, GCI_GONE_DEAD, GC_ERR_PEER, text);
+}
+
+static void all_aborted(gci_p2p *p2p, int origin, int code)
+{
+    gci_world *w = p2p->world;
+    char why[GCI_TEXT];
+    if (w->aborted)
+        return;
+    w->aborted = 1;
+    w->abort_origin = origin;
+    w->abort_code = code;
+    snprintf(why, sizeof why, "rank %d called gc_abort with code %d", origin, code);
+    gci_log(p2p->env, GC_LOG_ERROR, "%s", why);
+    for (gc_comm *comm = w->comms; comm; comm = comm->next)
+        p2p->up.fail(comm, GC_ERR_ABORTED, origin, why);
+    for (int i = 0; i < w->ranks; i++)
+        if (p2p->pair[i])
+            pair_end(p2p, p2p->pair[i], origin, GC_ERR_ABORTED, why);
+    for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
+        for (gci_match *match = p2p->match[i]; match; match = match->next) {
+            fail_posted(match, -1, origin, GC_ERR_ABORTED, why);
+            fail_local(p2p, match, GC_ERR_ABORTED, why);
+        }
+    gci_overlay_wake(w->overlay);
+}
+
+static void on_news(void *user, const gci_news *news)
+{
+    gci_world *w = user;
+    if (news->kind == GCI_NEWS_NOTICE) {
+        if (news->notice.kind == GCI_NOTICE_ABORT)
+            all_aborted(w->p2p, (int)news->notice.origin, (int32_t)news->notice.word[0]);
+        else if (news->notice.kind == GCI_NOTICE_LOST)
+            given_up(w, &news->notice);
+        else
+            w->p2p->up.notice(w, &news->notice);
+        return;
+    }
+    gci_pair *p = gci_pair_of(w->p2p, news->rank);
+    if (!p || w->dead[news->rank])
+        return;
+    if (news->kind == GCI_NEWS_DEAD)
+        pair_lost(w->p2p, p, GCI_GONE_DEAD, GC_ERR_PEER, news->text);
+    else if (news->kind == GCI_NEWS_LEFT)
+        pair_lost(w->p2p, p, GCI_GONE_LEFT, GC_ERR_PEER, news->text);
+    else if (news->kind == GCI_NEWS_NO_LINK)
+        give_up(w->p2p, p, news->code, news->text);
+}
+
+/* One ask for each peer that a collective receive waits for; with several such receives, another one each time. */
+static void asks_choose(gci_p2p *p2p)
+{
+    int turn = p2p->ask_turn++ % ASK_TURNS;
+    for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
+        for (gci_match *match = p2p->match[i]; match; match = match->next)
+            for (gc_request *r = match->posted; r; r = r->next) {
+                gci_pair *p = match->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL ? gci_pair_of(p2p, r->peer) : NULL;
+                if (!p || p->peer == p2p->world->rank || (p->owe_ask && p->ask_number >= turn))
+                    continue;
+                p->ask_number = p->owe_ask ? p->ask_number + 1 : 0;
+                p->owe_ask = true;
+                p->ask = (gci_packet){ .type = GCI_ASK, .context = r->context, .tag = r->tag, .signature = r->signature };
+            }
+}
+
+/* Collective receives that have waited long ask their peers whether they are in the same collective at all. */
+static int64_t asks_due(gci_p2p *p2p, int64_t now)
+{
+    if (p2p->asking == 0) {
+        p2p->ask_at = 0;
+        return GCI_FOREVER;
+    }
+    if (p2p->ask_at == 0) {
+        p2p->ask_every = ASK_FIRST;
+        p2p->ask_at = now + ASK_FIRST;
+    }
+    if (now < p2p->ask_at)
+        return p2p->ask_at;
+    asks_choose(p2p);
+    for (int i = 0; i < p2p->world->ranks; i++)
+        if (p2p->pair[i] && p2p->pair[i]->owe_ask)
+            gci_push(p2p, p2p->pair[i]);
+    p2p->ask_every = p2p->ask_every * 2 < ASK_LAST ? p2p->ask_every * 2 : ASK_LAST;
+    p2p->ask_at = now + p2p->ask_every;
+    return p2p->ask_at;
+}
+
+/* Envelopes that could not go again for lack of memory. */
+static int64_t memory_due(gci_p2p *p2p, int64_t now)
+{
+    if (!p2p->short_of_memory)
+        return GCI_FOREVER;
+    if (p2p->memory_at == 0)
+        p2p->memory_at = now + MEMORY_PAUSE;
+    if (now < p2p->memory_at)
+        return p2p->memory_at;
+    p2p->short_of_memory = false;
+    p2p->memory_at = 0;
+    for (int i = 0; i < p2p->world->ranks; i++)
+        if (p2p->pair[i] && p2p->pair[i]->again)
+            gci_push(p2p, p2p->pair[i]);
+    if (!p2p->short_of_memory)
+        return GCI_FOREVER;
+    p2p->memory_at = now + MEMORY_PAUSE;
+    return p2p->memory_at;
+}
+
+static int64_t on_tick(void *user, int64_t now)
+{
+    gci_p2p *p2p = ((gci_world *)user)->p2p;
+    int64_t memory = memory_due(p2p, now), asks = asks_due(p2p, now);
+    return memory < asks ? memory : asks;
+}
+
+/* ---- life ----------------------------------------------------------------------------------------------------- */
+
+static const gci_upcalls p2p_upcalls = { gci_packet_next, gci_packet_sent, gci_packet_begin, on_end, on_way_up, on_way_down,
+                                         on_news, on_tick };
+
+GCI int gci_p2p_open(gci_world *w, const gci_p2p_upcalls *up)
+{
+    gci_p2p *p2p = gci_alloc(&w->env, sizeof *p2p);
+    if (!p2p)
+        return GC_ERR_NOMEM;
+    w->p2p = p2p;
+    p2p->world = w;
+    p2p->env = &w->env;
+    p2p->up = *up;
+    p2p->credits = (uint32_t)w->options.credits;
+    size_t budget = w->options.eager_budget, share = budget / 4 / (size_t)w->ranks;
+    p2p->room_first = share > WINDOW_FIRST ? WINDOW_FIRST : share < WINDOW_LEAST ? WINDOW_LEAST : share;
+    size_t first = p2p->room_first * (size_t)w->ranks;
+    p2p->room_left = budget > first ? budget - first : 0;
+    p2p->pair = gci_alloc(&w->env, (size_t)w->ranks * sizeof(gci_pair *));
+    if (!p2p->pair)
+        return GC_ERR_NOMEM;
+    return gci_overlay_open(&w->overlay, &w->env, w->monitor, w->rank, w->ranks, &w->options, &p2p_upcalls, w,
+                            &w->stats);
+}
+
+static bool farewells_said(void *arg)
+{
+    gci_world *w = arg;
+    for (int i = 0; i < w->ranks; i++) {
+        const gci_pair *p = w->p2p->pair[i];
+        if (!p || w->dead[i] || (p->up && p->farewell_sent && p->bye))
+            continue;
+        if (p->up || (p->sent && !p->bye))
+            return false;
+    }
+    return true;
+}
+
+GCI void gci_p2p_farewell(gci_world *w, int64_t deadline)
+{
+    w->p2p->leaving = true;
+    for (int i = 0; i < w->ranks; i++) {
+        gci_pair *p = w->p2p->pair[i];
+        if (p && p->up && !w->dead[i]) {
+            p->farewell = true;
+            gci_push(w->p2p, p);
+        }
+    }
+    gci_overlay_wait(w->overlay, farewells_said, w, NULL, deadline);
+}
+
+static void pair_free(gci_p2p *p2p, gci_pair *p)
+{
+    p->up = false;                      /* the overlay is closed */
+    gci_own_sends_end(p2p, p);
+    for (gci_sent *s = p->sent, *next; s; s = next) {
+        next = s->next;
+        gci_free(p2p->env, s);
+    }
+    while (p->messages)
+        gci_message_free(p2p, p->messages);
+    gci_free(p2p->env, p);
+}
+
+GCI void gci_p2p_close(gci_world *w)
+{
+    gci_p2p *p2p = w->p2p;
+    if (w->overlay)
+        gci_overlay_close(w->overlay);
+    w->overlay = NULL;
+    if (!p2p)
+        return;
+    for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
+        for (gci_match *match = p2p->match[i], *next; match; match = next) {
+            next = match->next;
+            while (match->unexpected)
+                gci_message_free(p2p, match->unexpected);
+            gci_free(p2p->env, match);
+        }
+    for (int i = 0; p2p->pair && i < w->ranks; i++)
+        if (p2p->pair[i])
+            pair_free(p2p, p2p->pair[i]);
+    for (gc_message *m = p2p->spare_messages, *next; m; m = next) {
+        next = m->next;
+        gci_free(p2p->env, m);
+    }
+    for (gci_sent *s = p2p->spare_sent, *next; s; s = next) {
+        next = s->next;
+        gci_free(p2p->env, s);
+    }
+    gci_free(p2p->env, p2p->pair);
+    gci_free(p2p->env, p2p->closed);
+    gci_free(p2p->env, p2p);
+    w->p2p = NULL;
+}

@@ -1,0 +1,1019 @@
+/* test_coll.c: collectives between ranks: every operation, size, root and order; user operations; mismatches; wrong arguments.
+ * SPDX-License-Identifier: MIT
+ */
+#include "../gct.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const int job_sizes[] = { 1, 2, 3, 5, 8, 11, 16 };
+enum { JOB_SIZES = sizeof job_sizes / sizeof job_sizes[0] };
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+#define GCT_TRY(call) do { int failed_ = (call); if (failed_) return failed_; } while (0)
+
+static void run(int ranks, gct_main *main, void *arg)
+{
+    assert_int_equal(0, gct_job(&(gct_spec){ .ranks = ranks, .time_limit = 100 }, main, arg));
+}
+
+/* ---- moving data ------------------------------------------------------------------------------------------------- */
+
+static int try_bcast(gc_comm *comm, size_t bytes, int root)
+{
+    int rank = gc_rank(comm);
+    uint8_t *buf = gct_buffer(bytes);
+    gct_fill(buf, bytes, rank, 1);
+    gct_ok(gc_bcast(comm, buf, bytes, root));
+    gct_require(!gct_check(buf, bytes, root, 1) && !gct_buffer_free(buf), "bcast of %zu from %d", bytes, root);
+    return 0;
+}
+
+/* What every rank of a gather must hold: block r is rank r's. */
+static int check_blocks(const uint8_t *recv, size_t bytes, int size, int tag)
+{
+    for (int r = 0; r < size; r++)
+        if (gct_check(recv + (size_t)r * bytes, bytes, r, tag))
+            return 1;
+    return 0;
+}
+
+static int try_gather(gc_comm *comm, size_t bytes, int root, bool in_place)
+{
+    int rank = gc_rank(comm), size = gc_size(comm);
+    bool here = rank == root;
+    uint8_t *send = gct_buffer(bytes), *recv = here ? gct_buffer(bytes * (size_t)size) : NULL;
+    uint8_t *own = here && in_place ? recv + (size_t)rank * bytes : send;
+    gct_fill(own, bytes, rank, 2);
+    gct_ok(gc_gather(comm, own, bytes, recv, root));
+    gct_require(!here || !check_blocks(recv, bytes, size, 2), "gather of %zu to %d", bytes, root);
+    gct_require(!gct_check(own, bytes, rank, 2) && !gct_buffer_free(send) && !gct_buffer_free(recv), "gather of %zu", bytes);
+    return 0;
+}
+
+static int try_allgather(gc_comm *comm, size_t bytes, bool in_place)
+{
+    int rank = gc_rank(comm), size = gc_size(comm);
+    uint8_t *send = gct_buffer(bytes), *recv = gct_buffer(bytes * (size_t)size);
+    uint8_t *own = in_place ? recv + (size_t)rank * bytes : send;
+    gct_fill(own, bytes, rank, 3);
+    gct_ok(gc_allgather(comm, own, bytes, recv));
+    gct_require(!check_blocks(recv, bytes, size, 3), "allgather of %zu", bytes);
+    gct_require(!gct_check(own, bytes, rank, 3) && !gct_buffer_free(send) && !gct_buffer_free(recv), "allgather of %zu", bytes);
+    return 0;
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+static int64_t element(int rank, size_t i)
+{
+    return (int64_t)rank * 1000003 - (int64_t)i;
+}
+
+static int check_sum(const int64_t *recv, size_t count, int size)
+{
+    for (size_t i = 0; i < count; i++) {
+        int64_t want = (int64_t)size * (size - 1) / 2 * 1000003 - (int64_t)i * size;
+        gct_require(recv[i] == want, "element %zu is %lld, not %lld", i, (long long)recv[i], (long long)want);
+    }
+    return 0;
+}
+
+static int try_sum(gc_comm *comm, size_t count, int root, bool all, bool in_place)
+{
+    int rank = gc_rank(comm), size = gc_size(comm);
+    bool here = all || rank == root;
+    size_t bytes = count * sizeof(int64_t);
+    int64_t *send = gct_buffer(bytes), *recv = here ? gct_buffer(bytes) : NULL;
+    int64_t *own = here && in_place ? recv : send;
+    for (size_t i = 0; i < count; i++)
+        own[i] = element(rank, i);
+    if (all)
+        gct_ok(gc_allreduce(comm, own, recv, count, GC_INT64, GC_SUM));
+    else
+        gct_ok(gc_reduce(comm, own, recv, count, GC_INT64, GC_SUM, root));
+    if (here)
+        GCT_TRY(check_sum(recv, count, size));
+    for (size_t i = 0; i < count && own == send; i++)
+        gct_require(send[i] == element(rank, i), "the send buffer changed at %zu", i);
+    gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv), "sum of %zu", count);
+    return 0;
+}
+
+static int try_all(gc_comm *comm, size_t bytes, int root)
+{
+    gct_ok(gc_barrier(comm));
+    GCT_TRY(try_bcast(comm, bytes, root));
+    for (int in_place = 0; in_place < 2; in_place++) {
+        GCT_TRY(try_gather(comm, bytes, root, in_place));
+        GCT_TRY(try_sum(comm, bytes / 8, root, false, in_place));
+        GCT_TRY(try_allgather(comm, bytes, in_place));
+        GCT_TRY(try_sum(comm, bytes / 8, root, true, in_place));
+    }
+    return 0;
+}
+
+static int every_root(gc_comm *world, int rank, int size, void *arg)
+{
+    static const size_t bytes[] = { 0, 1, 8, 333 };
+    (void)rank, (void)arg;
+    for (int i = 0; i < COUNT(bytes); i++)
+        for (int root = 0; root < size; root++)
+            GCT_TRY(try_all(world, bytes[i], root));
+    return 0;
+}
+
+static void test_every_root(void **state)
+{
+    (void)state;
+    for (int i = 0; i < JOB_SIZES; i++)
+        run(job_sizes[i], every_root, NULL);
+}
+
+static int every_size(gc_comm *world, int rank, int size, void *arg)
+{
+    static const size_t bytes[] = { 4096, 16383, 65536, 65537, 200008 };
+    (void)rank, (void)arg;
+    for (int i = 0; i < COUNT(bytes); i++)
+        GCT_TRY(try_all(world, bytes[i], i % size));
+    GCT_TRY(try_bcast(world, 3000001, size - 1));
+    GCT_TRY(try_sum(world, 300000, size / 2, true, false));
+    GCT_TRY(try_sum(world, 300000, size / 2, false, true));
+    return 0;
+}
+
+static void test_every_size(void **state)
+{
+    static const int ranks[] = { 1, 2, 5, 11 };
+    (void)state;
+    for (int i = 0; i < COUNT(ranks); i++)
+        run(ranks[i], every_size, NULL);
+}
+
+/* ---- algorithms by name ------------------------------------------------------------------------------------------ */
+
+static void set_algo(gc_options *options, int rank, void *arg)
+{
+    (void)rank;
+    options->algo = arg;
+}
+
+static int some_roots(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)rank, (void)arg;
+    GCT_TRY(try_all(world, 1, 0));
+    GCT_TRY(try_all(world, 24, size / 2));
+    GCT_TRY(try_all(world, 20000, size - 1));
+    return 0;
+}
+
+static void test_algorithms(void **state)
+{
+    static char flat[] = "barrier:flat,bcast:flat,reduce:flat,allreduce:flat,gather:flat,allgather:flat";
+    static char trees[] = "barrier:binomial,bcast:binomial,reduce:binomial,allreduce:binomial,gather:binomial,allgather:binomial";
+    static char wide[] = "barrier:knomial,bcast:knomial,reduce:knomial,allreduce:knomial,gather:knomial,allgather:knomial";
+    static char doubling[] = "barrier:doubling,allreduce:doubling,";
+    static char *const names[] = { flat, trees, wide, doubling };
+    (void)state;
+    for (int a = 0; a < COUNT(names); a++)
+        for (int i = 0; i < JOB_SIZES; i++)
+            assert_int_equal(0, gct_job(&(gct_spec){ .ranks = job_sizes[i], .options = set_algo }, some_roots, names[a]));
+}
+
+static int refused_code;
+
+static void refused(int rank, int code, const char *text, void *arg)
+{
+    (void)rank, (void)arg;
+    refused_code = strstr(text, "GRIDCOMM_ALGO") ? code : 0;
+}
+
+static int not_reached(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)world, (void)rank, (void)size, (void)arg;
+    return gct_fail(__FILE__, __LINE__, "gc_init", "must fail");
+}
+
+static void test_unknown_algorithm(void **state)
+{
+    static char wrong[][32] = { "bcast:fast", "bcast", "broadcast:flat", "bcast:", ":flat", "bcast:flat,gather:doubling" };
+    (void)state;
+    for (int i = 0; i < COUNT(wrong); i++) {
+        refused_code = 0;
+        gct_job(&(gct_spec){ .ranks = 1, .options = set_algo, .refused = refused }, not_reached, wrong[i]);
+        assert_int_equal(refused_code, GC_ERR_CONFIG);
+    }
+}
+
+/* ---- every type and operation ------------------------------------------------------------------------------------ */
+
+static const size_t type_bytes[] = { [GC_INT8] = 1, [GC_INT16] = 2, [GC_INT32] = 4, [GC_INT64] = 8, [GC_UINT8] = 1, [GC_UINT16] = 2,
+                                     [GC_UINT32] = 4, [GC_UINT64] = 8, [GC_FLOAT] = 4, [GC_DOUBLE] = 8 };
+
+static void put(gc_type type, void *buf, size_t i, int value)
+{
+    double d = value;
+    float f = (float)value;
+    int64_t n = value;
+    const void *from = type == GC_DOUBLE ? (const void *)&d : type == GC_FLOAT ? (const void *)&f : (const void *)&n;
+    memcpy((uint8_t *)buf + i * type_bytes[type], from, type_bytes[type]);      /* integers: the low bytes */
+}
+
+static int fold(gc_op op, int a, int b)
+{
+    switch (op) {
+    case GC_SUM:  return a + b;
+    case GC_PROD: return a * b;
+    case GC_MIN:  return a < b ? a : b;
+    case GC_MAX:  return a > b ? a : b;
+    case GC_BAND: return a & b;
+    case GC_BOR:  return a | b;
+    case GC_BXOR: return a ^ b;
+    case GC_LAND: return a && b;
+    case GC_LOR:  return a || b;
+    default:      return !a != !b;
+    }
+}
+
+/* Small enough for a product of all ranks in 8 bits. */
+static int operand(gc_op op, int rank, size_t i)
+{
+    return op == GC_PROD ? 1 + ((rank + (int)i) % 5 == 0) : (rank * 3 + (int)i) % 7;
+}
+
+static int try_operation(gc_comm *world, gc_type type, gc_op op)
+{
+    enum { N = 131 };
+    int rank = gc_rank(world), size = gc_size(world);
+    size_t bytes = N * type_bytes[type];
+    void *send = gct_buffer(bytes), *recv = gct_buffer(bytes), *want = gct_buffer(bytes);
+    for (size_t i = 0; i < N; i++) {
+        put(type, send, i, operand(op, rank, i));
+        int value = operand(op, 0, i);
+        for (int r = 1; r < size; r++)
+            value = fold(op, value, operand(op, r, i));
+        put(type, want, i, size == 1 ? operand(op, 0, i) : value);
+    }
+    gct_ok(gc_allreduce(world, send, recv, N, type, op));
+    gct_require(memcmp(recv, want, bytes) == 0, "type %d, operation %d", type, op);
+    gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv) && !gct_buffer_free(want), "type %d, operation %d", type, op);
+    return 0;
+}
+
+static int every_type(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)rank, (void)size, (void)arg;
+    for (gc_type type = GC_INT8; type <= GC_DOUBLE; type++)
+        for (gc_op op = GC_SUM; op <= (type < GC_FLOAT ? GC_LXOR : GC_MAX); op++)
+            GCT_TRY(try_operation(world, type, op));
+    return 0;
+}
+
+static void test_every_type(void **state)
+{
+    (void)state;
+    run(5, every_type, NULL);
+    run(2, every_type, NULL);
+}
+
+/* All ranks hold the same bits, and again the next time, of sums that depend on their order. */
+static int same_bits(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { N = 300 };
+    double send[N], recv[2][N];
+    uint64_t random = 7 + (uint64_t)rank;
+    (void)arg;
+    for (int i = 0; i < N; i++)
+        send[i] = (double)(int64_t)gct_random(&random) / (1 + (double)(gct_random(&random) % 1000));
+    for (int again = 0; again < 2; again++)
+        gct_ok(gc_allreduce(world, send, recv[again], N, GC_DOUBLE, GC_SUM));
+    gct_require(memcmp(recv[0], recv[1], sizeof recv[0]) == 0, "the second time it differs");
+    double *all = gct_buffer((size_t)size * sizeof recv[0]);
+    gct_ok(gc_allgather(world, recv[0], sizeof recv[0], all));
+    for (int r = 0; r < size; r++)
+        gct_require(memcmp(all + (size_t)r * N, recv[0], sizeof recv[0]) == 0, "rank %d has other bits", r);
+    gct_require(!gct_buffer_free(all), "overrun");
+    double zero = rank % 2 ? 0.0 : -0.0, least[2];      /* equal, but not the same bits */
+    gct_ok(gc_allreduce(world, &zero, &least[0], 1, GC_DOUBLE, GC_MIN));
+    least[1] = least[0];
+    gct_ok(gc_bcast(world, &least[1], sizeof least[1], 0));
+    gct_require(memcmp(&least[0], &least[1], sizeof least[0]) == 0, "rank %d has another zero", rank);
+    return 0;
+}
+
+static void test_same_bits(void **state)
+{
+    static char doubling[] = "allreduce:doubling";
+    (void)state;
+    for (int i = 0; i < JOB_SIZES; i++) {
+        run(job_sizes[i], same_bits, NULL);
+        assert_int_equal(0, gct_job(&(gct_spec){ .ranks = job_sizes[i], .options = set_algo }, same_bits, doubling));
+    }
+}
+
+/* ---- user operations --------------------------------------------------------------------------------------------- */
+
+enum { PRIME = 65521 };
+typedef struct matrix { uint32_t m[4]; } matrix;
+
+static matrix product(matrix a, matrix b)
+{
+    return (matrix){ { (a.m[0] * b.m[0] + a.m[1] * b.m[2] % PRIME) % PRIME, (a.m[0] * b.m[1] + a.m[1] * b.m[3] % PRIME) % PRIME,
+                       (a.m[2] * b.m[0] + a.m[3] * b.m[2] % PRIME) % PRIME, (a.m[2] * b.m[1] + a.m[3] * b.m[3] % PRIME) % PRIME } };
+}
+
+static void multiply(const void *in, void *inout, size_t count, gc_type type, void *user)
+{
+    const matrix *a = in;
+    matrix *b = inout;
+    (void)user;
+    for (size_t i = 0; i < count && type == GC_OPAQUE; i++)
+        b[i] = product(a[i], b[i]);
+}
+
+static void add(const void *in, void *inout, size_t count, gc_type type, void *user)
+{
+    const matrix *a = in;
+    matrix *b = inout;
+    (void)type, (void)user;
+    for (size_t i = 0; i < count; i++)
+        for (int k = 0; k < 4; k++)
+            b[i].m[k] += a[i].m[k];
+}
+
+static matrix matrix_of(int rank, size_t i)
+{
+    uint32_t r = (uint32_t)rank + 1, k = (uint32_t)i % 97;
+    return (matrix){ { r, k + 1, k * 5 + 2, r * 7 + 3 } };
+}
+
+/* A text that grows: keeps the order of all ranks visible. */
+typedef struct word { uint8_t length, text[47]; } word;
+
+static void append(const void *in, void *inout, size_t count, gc_type type, void *user)
+{
+    const word *a = in;
+    word *b = inout;
+    (void)type, (void)user;
+    for (size_t i = 0; i < count; i++) {
+        word both = a[i];
+        memcpy(both.text + a[i].length, b[i].text, b[i].length);
+        both.length = (uint8_t)(a[i].length + b[i].length);
+        b[i] = both;
+    }
+}
+
+/* Neither associative nor commutative: only one order from the left gives this value. */
+static void thrice(const void *in, void *inout, size_t count, gc_type type, void *user)
+{
+    const uint32_t *a = in;
+    uint32_t *b = inout;
+    (void)type;
+    for (size_t i = 0; i < count; i++)
+        b[i] = 3 * a[i] + b[i] + *(const uint32_t *)user;
+}
+
+static int check_matrices(const matrix *recv, size_t count, int size)
+{
+    for (size_t i = 0; i < count; i++) {
+        matrix want = matrix_of(0, i);
+        for (int r = 1; r < size; r++)
+            want = product(want, matrix_of(r, i));
+        gct_require(memcmp(&want, &recv[i], sizeof want) == 0, "matrix %zu", i);
+    }
+    return 0;
+}
+
+static int try_matrices(gc_comm *comm, gc_op op, size_t count, int root, bool in_place)
+{
+    int rank = gc_rank(comm), size = gc_size(comm);
+    bool all = root < 0, here = all || rank == root;
+    matrix *send = gct_buffer(count * sizeof *send), *recv = gct_buffer(count * sizeof *recv);
+    matrix *own = here && in_place ? recv : send;
+    for (size_t i = 0; i < count; i++)
+        own[i] = matrix_of(rank, i);
+    if (all)
+        gct_ok(gc_allreduce(comm, own, recv, count, GC_OPAQUE, op));
+    else
+        gct_ok(gc_reduce(comm, own, recv, count, GC_OPAQUE, op, root));
+    if (here)
+        GCT_TRY(check_matrices(recv, count, size));
+    gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv), "%zu matrices", count);
+    return 0;
+}
+
+/* The same shape of call, but of an operation that commutes: its schedule is another one. */
+static int try_added(gc_comm *comm, gc_op op, size_t count, int root, bool in_place)
+{
+    int rank = gc_rank(comm), size = gc_size(comm);
+    bool all = root < 0, here = all || rank == root;
+    matrix *send = gct_buffer(count * sizeof *send), *recv = gct_buffer(count * sizeof *recv);
+    matrix *own = here && in_place ? recv : send;
+    for (size_t i = 0; i < count; i++)
+        own[i] = (matrix){ { (uint32_t)i, (uint32_t)rank, 1, 0 } };
+    if (all)
+        gct_ok(gc_allreduce(comm, own, recv, count, GC_OPAQUE, op));
+    else
+        gct_ok(gc_reduce(comm, own, recv, count, GC_OPAQUE, op, root));
+    uint32_t n = (uint32_t)size;
+    for (size_t i = 0; i < count && here; i++)
+        gct_require(recv[i].m[0] == n * (uint32_t)i && recv[i].m[1] == n * (n - 1) / 2 && recv[i].m[2] == n, "sum %zu", i);
+    gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv), "%zu sums", count);
+    return 0;
+}
+
+static int try_words(gc_comm *comm, gc_op op, int root)
+{
+    enum { N = 3 };
+    int rank = gc_rank(comm), size = gc_size(comm);
+    word send[N], *recv = gct_buffer(sizeof send);
+    for (int i = 0; i < N; i++)
+        send[i] = (word){ .length = (uint8_t)(rank % 3 + 1), .text = { (uint8_t)('a' + rank), (uint8_t)('0' + i), '.' } };
+    gct_ok(gc_reduce(comm, send, recv, N, GC_OPAQUE, op, root));
+    for (int i = 0; i < N && rank == root; i++) {
+        char want[64] = { 0 };
+        for (int r = 0; r < size; r++) {
+            const char one[] = { (char)('a' + r), (char)('0' + i), '.', 0 };
+            memcpy(want + strlen(want), one, (size_t)(r % 3 + 1));
+        }
+        gct_require(recv[i].length == strlen(want) && memcmp(recv[i].text, want, recv[i].length) == 0, "\"%.*s\" is not \"%s\"",
+                    recv[i].length, (const char *)recv[i].text, want);
+    }
+    gct_require(!gct_buffer_free(recv), "words");
+    return 0;
+}
+
+static int try_thrice(gc_comm *comm, gc_op op, size_t count, int root, bool in_place)
+{
+    int rank = gc_rank(comm), size = gc_size(comm);
+    bool all = root < 0, here = all || rank == root;
+    uint32_t *send = gct_buffer(count * 4), *recv = gct_buffer(count * 4), *own = here && in_place ? recv : send;
+    for (size_t i = 0; i < count; i++)
+        own[i] = (uint32_t)(rank * 17 + (int)i);
+    if (all)
+        gct_ok(gc_allreduce(comm, own, recv, count, GC_UINT32, op));
+    else
+        gct_ok(gc_reduce(comm, own, recv, count, GC_UINT32, op, root));
+    for (size_t i = 0; i < count && here; i++) {
+        uint32_t want = (uint32_t)i;
+        for (int r = 1; r < size; r++)
+            want = 3 * want + (uint32_t)(r * 17 + (int)i) + 1;
+        gct_require(recv[i] == want, "element %zu is %u, not %u", i, recv[i], want);
+    }
+    gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv), "thrice");
+    return 0;
+}
+
+static int user_operations(gc_comm *world, int rank, int size, void *arg)
+{
+    static const size_t counts[] = { 0, 1, 13, 2000 };
+    gc_op matrices, sums, words, thrices;
+    uint32_t one = 1;
+    (void)rank, (void)arg;
+    gct_ok(gc_op_create(world, multiply, sizeof(matrix), GC_OP_ASSOCIATIVE, NULL, &matrices));
+    gct_ok(gc_op_create(world, add, sizeof(matrix), GC_OP_ASSOCIATIVE | GC_OP_COMMUTATIVE, NULL, &sums));
+    gct_ok(gc_op_create(world, append, sizeof(word), GC_OP_ASSOCIATIVE, NULL, &words));
+    gct_ok(gc_op_create(world, thrice, sizeof(uint32_t), 0, &one, &thrices));
+    for (int root = -1; root < size; root++)
+        for (int i = 0; i < COUNT(counts) - (root > 1); i++)
+            for (int in_place = 0; in_place < 2; in_place++) {
+                GCT_TRY(try_added(world, sums, counts[i], root, in_place));
+                GCT_TRY(try_matrices(world, matrices, counts[i], root, in_place));
+                GCT_TRY(try_thrice(world, thrices, counts[i], root, in_place));
+            }
+    for (int root = 0; root < size; root++)
+        GCT_TRY(try_words(world, words, root));
+    gct_ok(gc_op_free(world, matrices));
+    gct_require(gc_op_free(world, matrices) == GC_ERR_ARG, "freed twice");
+    gct_ok(gc_op_free(world, sums));
+    gct_ok(gc_op_free(world, words));
+    gct_ok(gc_op_free(world, thrices));
+    return 0;
+}
+
+static void test_user_operations(void **state)
+{
+    static char doubling[] = "allreduce:doubling,reduce:flat";     /* does not fit those that are not associative */
+    (void)state;
+    for (int i = 0; i < JOB_SIZES; i++) {
+        run(job_sizes[i], user_operations, NULL);
+        assert_int_equal(0, gct_job(&(gct_spec){ .ranks = job_sizes[i], .options = set_algo }, user_operations, doubling));
+    }
+}
+
+static int reduce_local(gc_comm *world, int rank, int size, void *arg)
+{
+    int32_t in[] = { 1, 2, 3 }, inout[] = { 10, -20, 30 };
+    matrix a = matrix_of(1, 4), b = matrix_of(2, 5), want = product(a, b);
+    gc_op op;
+    (void)rank, (void)size, (void)arg;
+    gct_ok(gc_reduce_local(world, in, inout, 3, GC_INT32, GC_MAX));
+    gct_require(inout[0] == 10 && inout[1] == 2 && inout[2] == 30, "max");
+    gct_ok(gc_op_create(world, multiply, sizeof(matrix), 0, NULL, &op));
+    gct_ok(gc_reduce_local(world, &a, &b, 1, GC_OPAQUE, op));
+    gct_require(memcmp(&b, &want, sizeof b) == 0, "in (op) inout");
+    gct_ok(gc_reduce_local(world, NULL, NULL, 0, GC_OPAQUE, op));
+    gct_ok(gc_op_free(world, op));
+    gct_require(gc_reduce_local(world, in, inout, 3, GC_OPAQUE, op) == GC_ERR_ARG, "freed operation");
+    gct_require(gc_reduce_local(world, in, NULL, 3, GC_INT32, GC_SUM) == GC_ERR_ARG, "NULL");
+    gct_require(gc_reduce_local(world, in, in + 1, 2, GC_INT32, GC_SUM) == GC_ERR_ARG, "overlap");
+    gct_require(gc_reduce_local(world, in, inout, SIZE_MAX / 2, GC_INT32, GC_SUM) == GC_ERR_ARG, "overflow");
+    return 0;
+}
+
+static void test_reduce_local(void **state)
+{
+    (void)state;
+    run(1, reduce_local, NULL);
+}
+
+/* ---- communicators ----------------------------------------------------------------------------------------------- */
+
+static int subcomms(gc_comm *world, int rank, int size, void *arg)
+{
+    gc_comm *half = NULL, *twin = NULL;
+    (void)arg;
+    gct_ok(gc_comm_split(world, rank % 2, -rank, &half));      /* reversed order */
+    gct_ok(gc_comm_dup(world, &twin));
+    gct_require(gc_size(half) == (size + 1 - rank % 2) / 2, "size %d", gc_size(half));
+    for (int root = 0; root < gc_size(half); root++)
+        GCT_TRY(try_all(half, 100, root));
+    GCT_TRY(try_all(twin, 1000, size - 1));
+    int64_t a = rank, b = rank, c = rank, sum[3];
+    gc_request *request[3];             /* three communicators at once, waited for in another order */
+    gct_ok(gc_iallreduce(world, &a, &sum[0], 1, GC_INT64, GC_SUM, &request[0]));
+    gct_ok(gc_iallreduce(half, &b, &sum[1], 1, GC_INT64, GC_SUM, &request[1]));
+    gct_ok(gc_iallreduce(twin, &c, &sum[2], 1, GC_INT64, GC_MAX, &request[2]));
+    for (int i = 2; i >= 0; i--)
+        gct_ok(gc_wait(&request[i], NULL));
+    int64_t of_half = 0;
+    for (int r = rank % 2; r < size; r += 2)
+        of_half += r;
+    gct_require(sum[0] == (int64_t)size * (size - 1) / 2 && sum[1] == of_half && sum[2] == size - 1, "sums");
+    gct_ok(gc_comm_free(twin));
+    gct_ok(gc_comm_free(half));
+    return 0;
+}
+
+static void test_subcomms(void **state)
+{
+    (void)state;
+    for (int i = 1; i < JOB_SIZES; i++)
+        run(job_sizes[i], subcomms, NULL);
+}
+
+/* ---- non-blocking ------------------------------------------------------------------------------------------------ */
+
+enum { AT_ONCE = 24 };
+
+/* Starts collective number i of a mixture; every buffer is its own. */
+static int start_one(gc_comm *world, int i, uint8_t *send, uint8_t *recv, gc_request **request)
+{
+    int size = gc_size(world), root = i % size;
+    switch (i % 6) {
+    case 0:  return gc_ibarrier(world, request);
+    case 1:  return gc_ibcast(world, recv, 500, root, request);
+    case 2:  return gc_igather(world, send, 500, gc_rank(world) == root ? recv : NULL, root, request);
+    case 3:  return gc_iallgather(world, send, 500, recv, request);
+    case 4:  return gc_ireduce(world, send, recv, 500, GC_UINT8, GC_BXOR, root, request);
+    default: return gc_iallreduce(world, send, recv, 500, GC_UINT8, GC_BXOR, request);
+    }
+}
+
+static int check_one(gc_comm *world, int i, const uint8_t *recv)
+{
+    int size = gc_size(world), rank = gc_rank(world), root = i % size;
+    uint8_t want[500] = { 0 }, one[500];
+    for (int r = 0; r < size; r++) {
+        gct_fill(one, sizeof one, r, i);
+        for (size_t k = 0; k < sizeof one; k++)
+            want[k] ^= one[k];
+    }
+    if (i % 6 == 1)
+        gct_require(!gct_check(recv, 500, root, i), "bcast %d", i);
+    if (i % 6 == 3 || (i % 6 == 2 && rank == root))
+        gct_require(!check_blocks(recv, 500, size, i), "gather %d", i);
+    if (i % 6 == 5 || (i % 6 == 4 && rank == root))
+        gct_require(memcmp(recv, want, sizeof want) == 0, "reduction %d", i);
+    return 0;
+}
+
+static int many_at_once(gc_comm *world, int rank, int size, void *arg)
+{
+    uint8_t *send[AT_ONCE], *recv[AT_ONCE], byte = 0;
+    gc_request *request[AT_ONCE], *message[2];
+    (void)arg;
+    for (int i = 0; i < AT_ONCE; i++) {
+        send[i] = gct_buffer(500);
+        recv[i] = gct_buffer(500 * (size_t)size);
+        gct_fill(send[i], 500, rank, i);
+        if (i % 6 == 1)
+            gct_fill(recv[i], 500, rank, i);
+    }
+    gct_ok(gc_irecv(world, &byte, 1, (rank + size - 1) % size, 3, &message[0]));    /* no collective takes this */
+    for (int i = 0; i < AT_ONCE; i++)
+        gct_ok(start_one(world, i, send[i], recv[i], &request[i]));
+    gct_ok(gc_isend(world, "x", 1, (rank + 1) % size, 3, &message[1]));
+    gct_ok(gc_waitall(2, message, NULL));
+    for (int i = 0; i < AT_ONCE; i += 3)
+        for (int done = 0; !done;)
+            gct_ok(gc_test(&request[i], &done, NULL));
+    for (int i = AT_ONCE - 1; i >= 0; i -= 2)
+        gct_ok(gc_wait(&request[i], NULL));
+    gct_ok(gc_waitall(AT_ONCE, request, NULL));
+    for (int i = 0; i < AT_ONCE; i++) {
+        GCT_TRY(check_one(world, i, recv[i]));
+        gct_require(!gct_buffer_free(send[i]) && !gct_buffer_free(recv[i]), "collective %d", i);
+    }
+    gct_require(byte == 'x', "the message");
+    return 0;
+}
+
+static void test_many_at_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < JOB_SIZES; i++)
+        run(job_sizes[i], many_at_once, NULL);
+}
+
+/* A collective goes on while its ranks wait for something else: rank 0 waits for a message that the last rank sends only
+ * after its part of the broadcast, which comes through inner ranks that wait for a message of rank 0. */
+static int goes_on(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { BYTES = 100000 };
+    uint8_t *buf = gct_buffer(BYTES), byte = 0;
+    gc_request *request;
+    (void)arg;
+    gct_fill(buf, BYTES, rank, 4);
+    gct_ok(gc_ibcast(world, buf, BYTES, 0, &request));
+    if (rank == size - 1)
+        gct_ok(gc_wait(&request, NULL));
+    if (rank == size - 1)
+        gct_ok(gc_send(world, &byte, 1, 0, 5));
+    if (rank == 0)
+        gct_ok(gc_recv(world, &byte, 1, size - 1, 5, NULL));
+    for (int r = 1; rank == 0 && r < size - 1; r++)
+        gct_ok(gc_send(world, &byte, 1, r, 6));
+    if (rank > 0 && rank < size - 1)
+        gct_ok(gc_recv(world, &byte, 1, 0, 6, NULL));
+    gct_ok(gc_wait(&request, NULL));
+    gct_require(!gct_check(buf, BYTES, 0, 4) && !gct_buffer_free(buf), "bcast");
+    return 0;
+}
+
+static void test_goes_on(void **state)
+{
+    (void)state;
+    run(2, goes_on, NULL);
+    run(8, goes_on, NULL);
+    run(11, goes_on, NULL);
+}
+
+/* ---- different collectives --------------------------------------------------------------------------------------- */
+
+enum wrong { WRONG_KIND, WRONG_KIND_EVEN, WRONG_BYTES, WRONG_ROOT, WRONG_OP, WRONG_TYPE, WRONG_FLAGS, WRONG_ZERO, WRONG_LARGE, WRONGS };
+
+/* What the odd one out calls, and the others. */
+static int call_apart(gc_comm *world, enum wrong wrong, bool odd, gc_op user_a, gc_op user_b)
+{
+    static const size_t LARGE = 400000;
+    uint8_t *a = gct_buffer(LARGE), *b = gct_buffer(LARGE);
+    int code = GC_OK, size = gc_size(world);
+    memset(a, 1, LARGE);
+    switch (wrong) {
+    case WRONG_KIND:
+    case WRONG_KIND_EVEN:
+        code = odd ? gc_barrier(world) : gc_allreduce(world, a, b, 1, GC_INT32, GC_SUM);
+        break;
+    case WRONG_BYTES:
+        code = gc_allreduce(world, a, b, odd ? 5 : 4, GC_INT32, GC_SUM);
+        break;
+    case WRONG_ROOT:
+        code = gc_bcast(world, a, 100, odd ? size - 1 : 0);
+        break;
+    case WRONG_OP:
+        code = gc_allreduce(world, a, b, 4, GC_INT32, odd ? GC_MIN : GC_MAX);
+        break;
+    case WRONG_TYPE:
+        code = gc_allreduce(world, a, b, 4, odd ? GC_UINT32 : GC_INT32, GC_SUM);
+        break;
+    case WRONG_FLAGS:
+        code = gc_allreduce(world, a, b, 4, GC_UINT32, odd ? user_a : user_b);
+        break;
+    case WRONG_ZERO:
+        code = gc_allreduce(world, a, b, odd ? 0 : 4, GC_INT32, GC_SUM);
+        break;
+    default:
+        code = odd ? gc_barrier(world) : gc_allreduce(world, a, b, LARGE / 4, GC_INT32, GC_SUM);
+        break;
+    }
+    if (gct_buffer_free(a) || gct_buffer_free(b))
+        return 1;
+    return code;
+}
+
+static int mismatch(gc_comm *world, int rank, int size, void *arg)
+{
+    const int *only = arg;
+    gc_op user_a, user_b;
+    uint32_t one = 1;
+    gct_ok(gc_op_create(world, thrice, 4, GC_OP_ASSOCIATIVE, &one, &user_a));
+    gct_ok(gc_op_create(world, thrice, 4, GC_OP_ASSOCIATIVE | GC_OP_COMMUTATIVE, &one, &user_b));
+    for (int wrong = only ? *only : 0; wrong < (only ? *only + 1 : WRONGS); wrong++)
+        for (int who = 0; who < size; who += size > 5 ? 3 : 1) {
+            bool odd = wrong == WRONG_KIND_EVEN ? (rank + who) % 2 == 0 : rank == who;
+            int code = call_apart(world, (enum wrong)wrong, odd, user_a, user_b);
+            /* bcast and empty calls may be over before anything is amiss; who depends on everybody must know */
+            bool may_be_over = wrong == WRONG_ROOT || (wrong == WRONG_ZERO && odd);
+            gct_require(code == GC_ERR_MISMATCH || (code == GC_OK && may_be_over), "case %d, odd rank %d: %s", wrong, who,
+                        gc_strerror(code));
+            if (code == GC_ERR_MISMATCH) {
+                char text[200] = "";
+                gc_status status;
+                gct_require(gc_last_error(world, &status, text, sizeof text) == GC_ERR_MISMATCH, "last error");
+                gct_require(strstr(text, "calls") && strstr(text, "rank") && status.fault_rank >= 0 && status.fault_rank < size,
+                            "case %d: \"%s\", rank %d", wrong, text, status.fault_rank);
+                if (wrong == WRONG_KIND)
+                    gct_require(strstr(text, "barrier") && strstr(text, "allreduce"), "\"%s\"", text);
+            }
+            GCT_TRY(try_sum(world, 3, 0, true, false));
+        }
+    GCT_TRY(try_all(world, 1000, size - 1));
+    gct_ok(gc_op_free(world, user_a));
+    gct_ok(gc_op_free(world, user_b));
+    return 0;
+}
+
+static void test_mismatch(void **state)
+{
+    static const int ranks[] = { 2, 3, 5, 8, 16 };
+    (void)state;
+    for (int i = 0; i < COUNT(ranks); i++)
+        run(ranks[i], mismatch, NULL);
+}
+
+/* The wrong one of several outstanding collectives fails, its neighbours do not. */
+static int mismatch_among(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { N = 9, BAD = 4 };
+    int64_t send[N], recv[N];
+    gc_request *request[N];
+    (void)arg;
+    for (int i = 0; i < N; i++) {
+        send[i] = rank + i;
+        if (i == BAD && rank == size / 2)
+            gct_ok(gc_ibarrier(world, &request[i]));
+        else
+            gct_ok(gc_iallreduce(world, &send[i], &recv[i], 1, GC_INT64, GC_SUM, &request[i]));
+    }
+    for (int i = 0; i < N; i++) {
+        int code = gc_wait(&request[i], NULL);
+        gct_require(code == (i == BAD ? GC_ERR_MISMATCH : GC_OK), "collective %d: %s", i, gc_strerror(code));
+        gct_require(i == BAD || recv[i] == (int64_t)size * (size - 1) / 2 + (int64_t)i * size, "sum %d", i);
+    }
+    return 0;
+}
+
+static void test_mismatch_among(void **state)
+{
+    (void)state;
+    run(2, mismatch_among, NULL);
+    run(5, mismatch_among, NULL);
+    run(8, mismatch_among, NULL);
+}
+
+/* Who notices tells the others: nobody has to wait until it asks (100 ms). */
+static int one_apart(gc_comm *world, int rank, int size, void *arg)
+{
+    int32_t a = 1, b;
+    (void)arg;
+    gct_ok(gc_barrier(world));
+    int code = rank == size - 1 ? gc_barrier(world) : gc_allreduce(world, &a, &b, 1, GC_INT32, GC_SUM);
+    gct_require(code == GC_ERR_MISMATCH, "%s", gc_strerror(code));
+    return 0;
+}
+
+static void test_mismatch_is_told(void **state)
+{
+    gct_outcome outcome = { .virtual_ns = 0 };
+    gct_spec spec = { .ranks = 8, .calm = true, .outcome = &outcome };
+    (void)state;
+    assert_int_equal(0, gct_job(&spec, one_apart, NULL));
+    if (gct_simulated(&spec))
+        assert_true(outcome.virtual_ns < 90 * INT64_C(1000000));
+}
+
+/* Neither mismatches nor new sizes pile anything up: no schedules, no messages, no credits. */
+static int long_life(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { LAPS = 400, SETTLED = 200, SLACK = 200000 };
+    uint8_t *a = gct_buffer(8 * LAPS), *b = gct_buffer(8 * LAPS);
+    gc_stats settled = { .size = sizeof settled }, end = { .size = sizeof end };
+    (void)arg;
+    memset(a, 1, 8 * LAPS);
+    for (int i = 0; i < LAPS; i++) {
+        if (i == SETTLED)
+            gct_ok(gc_get_stats(world, &settled));
+        gct_ok(gc_allreduce(world, a, b, (size_t)i, GC_INT64, GC_BOR));
+        if (i % 4 == 0) {
+            int code = rank == i % size ? gc_barrier(world) : gc_allreduce(world, a, b, 100, GC_INT64, GC_BOR);
+            gct_require(code == GC_ERR_MISMATCH, "lap %d: %s", i, gc_strerror(code));
+        }
+    }
+    gct_ok(gc_get_stats(world, &end));
+    gct_require(end.memory < settled.memory + SLACK, "memory grows: %zu, then %zu", settled.memory, end.memory);
+    gct_require(!gct_buffer_free(a) && !gct_buffer_free(b), "overrun");
+    return 0;
+}
+
+/* Messages of collectives that fail before this rank comes to them go, too: more of them than there are credits. */
+static int late_zero(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { LAPS = 150, SETTLED = 50, N = 100, SLACK = (LAPS - SETTLED) * N * 8 / 2 };
+    int64_t *a = gct_buffer(N * 8), *b = gct_buffer(N * 8);
+    gc_stats settled = { .size = sizeof settled }, end = { .size = sizeof end };
+    (void)arg;
+    memset(a, 1, N * 8);
+    for (int i = 0; i < LAPS; i++) {
+        gc_request *request;
+        if (i == SETTLED)
+            gct_ok(gc_get_stats(world, &settled));
+        if (rank > 0) {
+            gct_ok(gc_iallreduce(world, a, b, N, GC_INT64, GC_BOR, &request));
+            gct_ok(gc_send(world, NULL, 0, 0, 1));
+        } else {
+            for (int r = 1; r < size; r++)
+                gct_ok(gc_recv(world, NULL, 0, r, 1, NULL));
+            gct_ok(gc_ibarrier(world, &request));
+        }
+        int code = gc_wait(&request, NULL);
+        gct_require(code == GC_ERR_MISMATCH, "lap %d: %s", i, gc_strerror(code));
+    }
+    gct_ok(gc_get_stats(world, &end));
+    gct_require(end.memory < settled.memory + SLACK, "memory grows: %zu, then %zu", settled.memory, end.memory);
+    gct_require(!gct_buffer_free(a) && !gct_buffer_free(b), "overrun");
+    return 0;
+}
+
+static void test_long_life(void **state)
+{
+    (void)state;
+    run(3, late_zero, NULL);
+    run(3, long_life, NULL);
+    run(8, long_life, NULL);
+}
+
+/* ---- out of memory ----------------------------------------------------------------------------------------------- */
+
+enum { POOR_RANK = 1, POOR_RANKS = 5 };
+typedef struct poverty {
+    void *(*alloc)(void *user, void *old, size_t bytes);        /* the harness's */
+    void  *user;
+    bool   armed;
+    int    left;                /* allocations until one fails */
+    bool   failed;
+} poverty;
+
+static void *poor_alloc(void *user, void *old, size_t bytes)
+{
+    poverty *p = user;
+    if (p->armed && bytes > 0 && p->left-- == 0) {
+        p->failed = true;
+        return NULL;
+    }
+    if (p->alloc)
+        return p->alloc(p->user, old, bytes);
+    if (bytes > 0)
+        return realloc(old, bytes);
+    free(old);
+    return NULL;
+}
+
+static void make_poor(gc_options *options, int rank, void *arg)
+{
+    poverty *p = arg;
+    if (rank != POOR_RANK)
+        return;
+    p->alloc = options->alloc;
+    p->user = options->alloc_user;
+    options->alloc = poor_alloc;
+    options->alloc_user = p;
+}
+
+/* The rank that runs out of memory fails, and all others with it, by name; the communicator works on. */
+static int poor_allreduce(gc_comm *world, int rank, int size, void *arg)
+{
+    poverty *p = arg;
+    gc_comm *fresh;             /* nothing of it is cached */
+    int64_t mine = rank, sum = 0;
+    gct_ok(gc_comm_dup(world, &fresh));
+    gct_ok(gc_barrier(world));
+    p->armed = rank == POOR_RANK || p->armed;
+    int code = gc_allreduce(fresh, &mine, &sum, 1, GC_INT64, GC_SUM);
+    if (rank == POOR_RANK)
+        p->armed = false;
+    gct_require(code == GC_OK || code == GC_ERR_NOMEM, "%s", gc_strerror(code));
+    gct_require(code != GC_OK || sum == (int64_t)size * (size - 1) / 2, "wrong sum");
+    if (code == GC_ERR_NOMEM && rank != POOR_RANK) {
+        gc_status status;
+        gc_last_error(fresh, &status, NULL, 0);
+        gct_require(status.fault_rank == POOR_RANK, "rank %d is blamed", status.fault_rank);
+    }
+    GCT_TRY(try_sum(fresh, 10, 0, true, false));
+    gct_ok(gc_comm_free(fresh));
+    return 0;
+}
+
+static void test_out_of_memory(void **state)
+{
+    int n = 0;
+    (void)state;
+    if (!gct_simulated(&(gct_spec){ .ranks = POOR_RANKS }))
+        return;                 /* with real threads it is chance whose allocation fails */
+    for (bool failed = true; failed; n++) {
+        poverty p = { .left = n };
+        assert_int_equal(0, gct_job(&(gct_spec){ .ranks = POOR_RANKS, .options = make_poor }, poor_allreduce, &p));
+        failed = p.failed;
+        assert_true(n < 100);
+    }
+    assert_true(n > 3);         /* schedule, block and request at least */
+}
+
+/* ---- wrong arguments --------------------------------------------------------------------------------------------- */
+
+#define REFUSES(call) \
+    do { \
+        char text_[200] = ""; \
+        gct_require((call) == GC_ERR_ARG, #call); \
+        gct_require(gc_last_error(world, NULL, text_, sizeof text_) == GC_ERR_ARG && text_[0], "no text"); \
+    } while (0)
+
+static int wrong_arguments(gc_comm *world, int rank, int size, void *arg)
+{
+    int32_t buf[64] = { 0 }, other[64];
+    gc_request *request = NULL;
+    gc_op op;
+    (void)rank, (void)arg;
+    gct_require(gc_barrier(NULL) == GC_ERR_ARG, "NULL communicator");
+    REFUSES(gc_ibarrier(world, NULL));
+    REFUSES(gc_bcast(world, buf, 4, -1));
+    REFUSES(gc_bcast(world, buf, 4, size));
+    REFUSES(gc_bcast(world, NULL, 4, 0));
+    REFUSES(gc_gather(world, NULL, 4, buf, 0));
+    REFUSES(gc_gather(world, buf, 4, other, size + 7));
+    REFUSES(gc_allgather(world, buf, 4, NULL));
+    if (size > 1)
+        REFUSES(gc_allgather(world, buf, SIZE_MAX / (size_t)size + 1, other));
+    REFUSES(gc_allgather(world, (char *)buf + (rank == 0 ? 1 : 0), 4, buf));
+    REFUSES(gc_allreduce(world, buf, NULL, 1, GC_INT32, GC_SUM));
+    REFUSES(gc_allreduce(world, NULL, buf, 1, GC_INT32, GC_SUM));
+    REFUSES(gc_allreduce(world, buf, buf + 1, 2, GC_INT32, GC_SUM));
+    REFUSES(gc_allreduce(world, buf, other, SIZE_MAX / 2, GC_INT32, GC_SUM));
+    REFUSES(gc_allreduce(world, buf, other, 1, 0, GC_SUM));
+    REFUSES(gc_allreduce(world, buf, other, 1, 99, GC_SUM));
+    REFUSES(gc_allreduce(world, buf, other, 1, GC_INT32, 0));
+    REFUSES(gc_allreduce(world, buf, other, 1, GC_INT32, 12));
+    REFUSES(gc_allreduce(world, buf, other, 1, GC_INT32, 64));
+    REFUSES(gc_allreduce(world, buf, other, 1, GC_INT32, INT32_MAX));
+    REFUSES(gc_allreduce(world, buf, other, 1, GC_FLOAT, GC_BAND));
+    REFUSES(gc_allreduce(world, buf, other, 1, GC_OPAQUE, GC_SUM));
+    REFUSES(gc_reduce(world, buf, other, 1, GC_INT32, GC_SUM, size));
+    REFUSES(gc_op_create(world, NULL, 4, 0, NULL, &op));
+    REFUSES(gc_op_create(world, append, 0, 0, NULL, &op));
+    REFUSES(gc_op_create(world, append, 4, 8, NULL, &op));
+    REFUSES(gc_op_create(world, append, 4, 0, NULL, NULL));
+    REFUSES(gc_op_free(world, GC_SUM));
+    REFUSES(gc_op_free(world, 64));
+    gct_ok(gc_op_create(world, append, 8, 0, NULL, &op));
+    REFUSES(gc_allreduce(world, buf, other, 1, GC_INT32, op));
+    gct_ok(gc_op_free(world, op));
+    gct_require(gc_ibcast(world, buf, 4, -1, &request) == GC_ERR_ARG && !request, "request left");
+    GCT_TRY(try_all(world, 8, size - 1));
+    gct_ok(gc_bcast(world, NULL, 0, 0));
+    gct_ok(gc_allreduce(world, NULL, NULL, 0, GC_INT32, GC_SUM));
+    return 0;
+}
+
+static void test_wrong_arguments(void **state)
+{
+    (void)state;
+    run(1, wrong_arguments, NULL);
+    run(3, wrong_arguments, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_root),       cmocka_unit_test(test_every_size),     cmocka_unit_test(test_algorithms),
+        cmocka_unit_test(test_unknown_algorithm), cmocka_unit_test(test_every_type),    cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_user_operations),  cmocka_unit_test(test_reduce_local),   cmocka_unit_test(test_subcomms),
+        cmocka_unit_test(test_many_at_once),     cmocka_unit_test(test_goes_on),        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_mismatch_among),   cmocka_unit_test(test_wrong_arguments), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_mismatch_is_told), cmocka_unit_test(test_long_life),
+    };
+    return cmocka_run_group_tests_name("coll", tests, NULL, NULL);
+}

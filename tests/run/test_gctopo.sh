@@ -1,0 +1,59 @@
+#!/bin/sh
+# test_gctopo.sh: what gctopo shows of jobs on this machine, as text and as pictures. Where Graphviz is installed it draws them.
+# SPDX-License-Identifier: MIT
+set -u
+build=$(cd "${BUILD:-build}" && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+unset GRIDCOMM_KEY GRIDCOMM_KEY_FILE GRIDCOMM_RANK GRIDCOMM_SIZE GRIDCOMM_ROOT GRIDCOMM_CLUSTER GRIDCOMM_DIRECT GRIDCOMM_LINK_DENSITY
+passed=0 failed=0 skipped=0
+
+# check NAME COMMAND...
+check() {
+    name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1)); echo "ok   $name"
+    else
+        failed=$((failed + 1)); echo "FAIL $name"
+        head -n 20 out err 2>/dev/null | sed 's/^/       /'
+    fi
+}
+run() { timeout -k 5 60 "$build/gcrun" --no-prefix -n "$1" "$build/gctopo" $2 >out 2>err </dev/null; }
+has() { grep -q -e "$1" out; }
+counts() { [ "$(grep -c -e "$1" out)" -eq "$2" ]; }
+
+run 5 '--traffic'; status=$?
+check 'ends well' [ $status -eq 0 ]
+check 'clusters, links and routes by default' eval 'has "==== clusters" && has "==== links" && has "==== routes" && ! has "==== waits"'
+check 'the backbone stands there once' counts '^backbone: 0 - 1' 1
+check 'a direct link between every two ranks, from both ends' counts '^rank [0-4]: direct link to rank' 20
+check 'a route for every two ranks' counts '^rank [0-4]: to [0-4], direct' 20
+
+export GRIDCOMM_DIRECT=0 GRIDCOMM_LINK_DENSITY=0.2
+run 12 '--traffic --links --routes --waits'; status=$?
+check 'a sparse job ends well' [ $status -eq 0 ]
+check 'no direct link' eval '! has "direct link" && has "backbone link to rank"'
+check 'all pairs are routed' counts '^rank [0-9]*: to [0-9]*, routed: latency' 132
+check 'some over relays' eval 'has " hops over " && has "^rank [0-9]*: relays: [0-9]"'
+check 'bytes were relayed' has ', [1-9][0-9]* bytes relayed'
+run 12 '--traffic --clusters --links --routes --waits --dot picture'; status=$?
+check 'pictures' eval '[ $status -eq 0 ] && [ ! -s out ] && [ "$(grep -c -e "^}" picture)" -eq 4 ]'
+check 'each node once in a picture' eval '[ "$(grep -c -e "^  .7. .label=" picture)" -eq 2 ]'
+if command -v dot >/dev/null; then
+    check 'Graphviz draws them' eval 'dot -Tsvg picture >pictures.svg 2>err && [ ! -s err ]'
+else
+    echo 'Graphviz is not installed: tests/api/test_describe.c checks the form alone'
+fi
+
+unset GRIDCOMM_DIRECT GRIDCOMM_LINK_DENSITY
+"$build/gctopo" --help >out 2>err; status=$?
+check 'help' eval '[ $status -eq 0 ] && has "usage: gcrun"'
+"$build/gctopo" --nonsense >out 2>err; status=$?
+check 'wrong usage' [ $status -eq 2 ]
+"$build/gctopo" --links --dot /nonexistent/picture >out 2>err; status=$?
+check 'a file that cannot be written' [ $status -eq 1 ]
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,353 @@
+/* test_job.c: whole jobs on the simulated network: many ranks, deaths at every moment, links that are reset.
+ * SPDX-License-Identifier: MIT
+ */
+#include "../gct.h"
+#include "simnet.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- 300 ranks in 4 sites: ring and all collectives, every byte checked, twice the same trace -------------------- */
+
+static int ring(gc_comm *world, int rank, int size)
+{
+    enum { BYTES = 5000 };
+    uint8_t *out = gct_buffer(BYTES), *in = gct_buffer(BYTES);
+    int before = (rank + size - 1) % size;
+    gct_fill(out, BYTES, rank, 1);
+    gct_ok(gc_sendrecv(world, out, BYTES, (rank + 1) % size, 1, in, BYTES, before, 1, NULL));
+    gct_require(!gct_check(in, BYTES, before, 1) && !gct_buffer_free(in) && !gct_buffer_free(out), "ring");
+    return 0;
+}
+
+static int blocks(gc_comm *world, int rank, int size, size_t bytes, int root)
+{
+    uint8_t *mine = gct_buffer(bytes), *all = gct_buffer(bytes * (size_t)size);
+    gct_fill(mine, bytes, rank, 2);
+    gct_ok(gc_gather(world, mine, bytes, rank == root ? all : NULL, root));
+    for (int i = 0; rank == root && i < size; i++)
+        gct_require(!gct_check(all + (size_t)i * bytes, bytes, i, 2), "gather: block %d", i);
+    memset(all, 0, bytes * (size_t)size);
+    gct_ok(gc_allgather(world, mine, bytes, all));
+    for (int i = 0; i < size; i++)
+        gct_require(!gct_check(all + (size_t)i * bytes, bytes, i, 2), "allgather: block %d", i);
+    gct_fill(mine, bytes, rank == root ? root : -1, 3);
+    gct_ok(gc_bcast(world, mine, bytes, root));
+    gct_require(!gct_check(mine, bytes, root, 3), "bcast");
+    gct_require(!gct_buffer_free(mine) && !gct_buffer_free(all), "canaries");
+    return 0;
+}
+
+static int sums(gc_comm *world, int rank, int size, int root)
+{
+    enum { N = 33 };
+    int64_t mine[N], sum[N], all[N];
+    for (int i = 0; i < N; i++)
+        mine[i] = (int64_t)(rank + 1) * (i + 1);
+    gct_ok(gc_reduce(world, mine, sum, N, GC_INT64, GC_SUM, root));
+    gct_ok(gc_allreduce(world, mine, all, N, GC_INT64, GC_SUM));
+    for (int i = 0; i < N; i++) {
+        int64_t want = (int64_t)size * (size + 1) / 2 * (i + 1);
+        gct_require(rank != root || sum[i] == want, "reduce [%d]", i);
+        gct_require(all[i] == want, "allreduce [%d]", i);
+    }
+    return 0;
+}
+
+static int everything(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)arg;
+    gct_ok(gc_barrier(world));
+    if (ring(world, rank, size))
+        return 1;
+    for (int round = 0; round < 2; round++)
+        if (blocks(world, rank, size, round ? 301 : 8, round ? size / 2 : 0) || sums(world, rank, size, round * (size - 1)))
+            return 1;
+    gc_comm *half;
+    gct_ok(gc_comm_split(world, rank % 2, -rank, &half));
+    gct_require(gc_size(half) == (size + 1 - rank % 2) / 2, "%d", gc_size(half));
+    int failed = blocks(half, gc_rank(half), gc_size(half), 17, 1) || sums(half, gc_rank(half), gc_size(half), 0);
+    gct_ok(gc_comm_free(half));
+    return failed;
+}
+
+static void test_many_ranks(void **state)
+{
+    (void)state;
+    gct_outcome first, second;
+    uint64_t seed = gct_seed();
+    gct_spec spec = { .ranks = 300, .sites = 4, .ranks_per_host = 4, .seed = seed, .time_limit = 110, .outcome = &first };
+    assert_int_equal(0, gct_job(&spec, everything, NULL));
+    spec.outcome = &second;
+    assert_int_equal(0, gct_job(&spec, everything, NULL));
+    assert_true(first.trace == second.trace && first.virtual_ns == second.virtual_ns);
+    spec.seed = seed + 1;
+    spec.ranks = 40;
+    assert_int_equal(0, gct_job(&spec, everything, NULL));
+    assert_true(first.trace != second.trace);
+}
+
+/* ---- a rank dies --------------------------------------------------------------------------------------------------- */
+
+typedef struct death {
+    int      victim;
+    int64_t  at, died;                  /* ns after the job's beginning */
+    bool     host;                      /* its host goes silent instead */
+    sim     *net;
+    int64_t  limit;                     /* from death to error */
+    int      errors;
+} death;
+
+static void mark_death(void *of, void *proc)
+{
+    death *d = of;
+    d->died = sim_now(d->net);
+    if (d->host)
+        sim_kill_host(sim_proc_host(proc));
+    else
+        sim_kill_proc(proc);
+}
+
+static void arrange_death(sim *net, sim_proc **procs, int ranks, void *arg)
+{
+    death *d = arg;
+    (void)ranks;
+    d->net = net;
+    sim_at(net, d->at, mark_death, d, procs[d->victim]);
+}
+
+static void short_timeout(gc_options *o, int rank, void *arg)
+{
+    (void)rank, (void)arg;
+    o->peer_timeout = 3;
+    o->start_timeout = 20;
+}
+
+/* Survivors compute and communicate until they get their error; that has to come in time and name the victim. */
+static int until_death(gc_comm *world, int rank, int size, void *arg)
+{
+    death *d = arg;
+    int code = GC_OK;
+    gc_status status;
+    int64_t value = rank, sum;
+    bool collective = true;
+    for (int i = 0; code == GC_OK && i < 200000; i++) {
+        uint8_t block[700];
+        collective = i % 3 != 2;
+        if (i % 3 == 0)
+            code = gc_allreduce(world, &value, &sum, 1, GC_INT64, GC_SUM);
+        else if (i % 3 == 1)
+            code = gc_bcast(world, block, sizeof block, i % size);
+        else
+            code = gc_sendrecv(world, block, sizeof block, (rank + 1) % size, 1, block, sizeof block,
+                               (rank + size - 1) % size, 1, NULL);
+        gct_require(code != GC_OK || i % 3 != 0 || sum == (int64_t)size * (size - 1) / 2, "wrong sum");
+    }
+    int64_t now = sim_now(d->net);
+    char text[256];
+    gct_require(gc_last_error(world, &status, text, sizeof text) == GC_ERR_PEER && code == GC_ERR_PEER, "%s: %s",
+                gc_strerror(code), text);
+    /* a message's other end may have left because of the death before this rank needed the victim itself */
+    gct_require(status.fault_rank == d->victim || !collective, "blames %d, not %d: %s", status.fault_rank, d->victim, text);
+    gct_require(d->died && now - d->died <= d->limit, "error %g s after the death", (double)(now - d->died) / 1e9);
+    int failed[16], n = gc_comm_failed(world, failed, size), at = 0;
+    while (at < n && failed[at] != d->victim)
+        at++;
+    gct_require(at < n, "gc_comm_failed does not have it among %d", n);
+    gct_require(gc_barrier(world) == GC_ERR_PEER, "a later collective");
+    d->errors++;
+    return 0;
+}
+
+/* One that dies before the job has begun fails everybody's gc_init: by its name, or, for those who come when rank 0 has
+ * given up already, by rank 0's. */
+static void refused(int rank, int code, const char *text, void *arg)
+{
+    death *d = arg;
+    char want[32];
+    snprintf(want, sizeof want, "rank %d ", d->victim);
+    (void)rank;
+    if ((code == GC_ERR_PEER || code == GC_ERR_TIMEOUT) && (strstr(text, want) || strstr(text, "rank 0 was not reached")))
+        d->errors++;
+    else
+        fprintf(stderr, "gc_init said %s: %s\n", gc_strerror(code), text);
+}
+
+static void one_death(death *d, int ranks, uint64_t seed)
+{
+    gct_spec spec = { .ranks = ranks, .sites = 2, .ranks_per_host = 2, .seed = seed, .time_limit = 60, .leave_anyhow = true,
+                      .options = short_timeout, .arrange = arrange_death, .refused = refused,
+                      .wan_latency = 5000000, .wan_rate = 10000000 };
+    d->errors = 0;
+    d->died = 0;
+    int failed = gct_job(&spec, until_death, d);
+    int others = d->host ? (d->victim % 2 ? 2 : 2) : 1;
+    if (failed || d->errors != ranks - others)
+        fprintf(stderr, "victim %d at %lld ns: %d failed, %d of %d errors\n", d->victim, (long long)d->at, failed, d->errors,
+                ranks - others);
+    assert_int_equal(0, failed);
+    assert_int_equal(ranks - others, d->errors);
+}
+
+static void test_each_rank_dies(void **state)
+{
+    (void)state;
+    enum { RANKS = 12 };
+    const char *rounds_text = getenv("GCT_ROUNDS");
+    int rounds = rounds_text ? atoi(rounds_text) : 100;
+    uint64_t random = gct_seed();
+    for (int victim = 0; victim < RANKS; victim++)
+        for (int i = 0; i < rounds; i++) {
+            /* a third each: while the job starts, soon after, in the middle of the work */
+            int64_t span = i % 3 == 0 ? 100000000 : i % 3 == 1 ? 300000000 : 2000000000;
+            death d = { .victim = victim, .at = (int64_t)(gct_random(&random) % (uint64_t)span), .limit = 4 * GCI_SECOND };
+            one_death(&d, RANKS, gct_random(&random));
+        }
+}
+
+/* ---- links that are reset: nothing is lost, doubled or out of order ------------------------------------------------ */
+
+typedef struct resets { sim *net; sim_proc **procs; int ranks, left; int64_t every; uint64_t random; } resets;
+
+static void reset_again(void *of, void *unused)
+{
+    resets *r = of;
+    int a = (int)(gct_random(&r->random) % (uint64_t)r->ranks), b = (int)(gct_random(&r->random) % (uint64_t)r->ranks);
+    if (a != b)
+        sim_reset_between(r->procs[a], r->procs[b]);
+    if (--r->left > 0)
+        sim_at(r->net, sim_now(r->net) + 1 + (int64_t)(gct_random(&r->random) % (uint64_t)r->every), reset_again, r, unused);
+}
+
+static void arrange_resets(sim *net, sim_proc **procs, int ranks, void *arg)
+{
+    resets *r = arg;
+    *r = (resets){ .net = net, .procs = procs, .ranks = ranks, .left = r->left, .every = r->every, .random = r->random };
+    sim_at(net, 300000000, reset_again, r, NULL);
+}
+
+static int traffic(gc_comm *world, int rank, int size, void *arg)
+{
+    static const size_t sizes[] = { 1, 900, 30000, 70000, 400000 };
+    enum { N = 40 };
+    (void)arg;
+    gc_request *request[2 * N];
+    uint8_t *buf[2 * N];
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < N; i++) {
+            size_t bytes = sizes[(i + round) % 5];
+            int ahead = (rank + 1 + i % (size - 1)) % size, behind = (rank - 1 - i % (size - 1) + 2 * size) % size;
+            buf[i] = gct_buffer(bytes);
+            buf[N + i] = gct_buffer(bytes);
+            gct_fill(buf[N + i], bytes, rank, i);
+            gct_ok(gc_irecv(world, buf[i], bytes, behind, i % 3, &request[i]));
+            gct_ok((i % 7 == 3 ? gc_issend : gc_isend)(world, buf[N + i], bytes, ahead, i % 3, &request[N + i]));
+        }
+        gct_ok(gc_waitall(2 * N, request, NULL));
+        for (int i = 0; i < N; i++) {
+            int behind = (rank - 1 - i % (size - 1) + 2 * size) % size;
+            gct_require(!gct_check(buf[i], sizes[(i + round) % 5], behind, i), "message %d of round %d", i, round);
+            gct_require(!gct_buffer_free(buf[i]) && !gct_buffer_free(buf[N + i]), "canaries");
+        }
+        int64_t one = 1, sum = 0;
+        gct_ok(gc_allreduce(world, &one, &sum, 1, GC_INT64, GC_SUM));
+        gct_require(sum == size, "sum %lld", (long long)sum);
+        enum { LONG = 300000 };
+        uint8_t *block = gct_buffer(LONG);
+        gct_fill(block, LONG, rank, round);
+        gct_ok(gc_bcast(world, block, LONG, round % size));
+        gct_require(!gct_check(block, LONG, round % size, round) && !gct_buffer_free(block), "bcast of round %d", round);
+    }
+    return 0;
+}
+
+static void test_resets(void **state)
+{
+    (void)state;
+    const char *rounds_text = getenv("GCT_ROUNDS");
+    int rounds = rounds_text ? atoi(rounds_text) : 100;
+    uint64_t random = gct_seed();
+    for (int i = 0; i < rounds; i++) {
+        resets r = { .left = 1 + i % 30, .every = i % 2 ? 20000000 : 200000000, .random = gct_random(&random) };
+        gct_spec spec = { .ranks = 2 + i % 5, .seed = gct_random(&random), .time_limit = 60, .arrange = arrange_resets,
+                          .options = short_timeout, .lan_latency = 500000 };
+        assert_int_equal(0, gct_job(&spec, traffic, &r));
+    }
+}
+
+/* ---- a stopped process is alive -------------------------------------------------------------------------------------- */
+
+static void arrange_stop(sim *net, sim_proc **procs, int ranks, void *arg)
+{
+    (void)ranks, (void)arg;
+    sim_stop_proc_at(procs[1], 400000000);
+    sim_continue_proc_at(procs[1], 400000000 + 9 * GCI_SECOND);
+    (void)net;
+}
+
+static void test_stopped_is_alive(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        gct_spec spec = { .ranks = 4, .seed = gct_seed() + (uint64_t)i, .time_limit = 60, .arrange = arrange_stop,
+                          .options = short_timeout, .lan_rate = 3000000 };
+        assert_int_equal(0, gct_job(&spec, traffic, NULL));
+    }
+}
+
+/* ---- a long collective message to a receive that waits already costs one latency, not three ------------------------- */
+
+typedef struct early { sim *net; sim_proc **procs; int64_t began, took; } early;
+
+static void arrange_early(sim *net, sim_proc **procs, int ranks, void *arg)
+{
+    early *e = arg;
+    (void)ranks;
+    e->net = net;
+    e->procs = procs;
+}
+
+static int early_bcast(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { BYTES = 1 << 20 };
+    early *e = arg;
+    uint8_t *buf = gct_buffer(BYTES);
+    (void)size;
+    for (int round = 0; round < 3; round++) {
+        gct_fill(buf, BYTES, rank, round);
+        gct_ok(gc_barrier(world));
+        if (rank == 0) {
+            sim_sleep(e->procs[0], GCI_SECOND);
+            e->began = sim_now(e->net);
+        }
+        gct_ok(gc_bcast(world, buf, BYTES, 0));
+        gct_require(!gct_check(buf, BYTES, 0, round), "round %d", round);
+        if (rank == 1)
+            e->took = sim_now(e->net) - e->began;
+        gct_ok(gc_barrier(world));
+    }
+    gct_require(!gct_buffer_free(buf), "canaries");
+    return 0;
+}
+
+static void test_early_grant(void **state)
+{
+    (void)state;
+    early e = { .took = 0 };
+    gct_spec spec = { .ranks = 2, .sites = 2, .calm = true, .seed = gct_seed(), .wan_latency = 50000000, .wan_rate = 100000000,
+                      .arrange = arrange_early };
+    assert_int_equal(0, gct_job(&spec, early_bcast, &e));
+    int64_t wire = 50000000 + (1 << 20) * INT64_C(10);
+    assert_in_range(e.took, wire, wire * 12 / 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_early_grant), cmocka_unit_test(test_many_ranks), cmocka_unit_test(test_resets),
+                                        cmocka_unit_test(test_stopped_is_alive), cmocka_unit_test(test_each_rank_dies) };
+    return cmocka_run_group_tests_name("job", tests, NULL, NULL);
+}

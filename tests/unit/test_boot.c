@@ -1,0 +1,627 @@
+/* test_boot.c: where a process stands, cards and their table, the tree, candidates, the handshake. No socket.
+ * SPDX-License-Identifier: MIT
+ */
+#include "gridcomm_int.h"
+
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- place -------------------------------------------------------------------------------------------------------- */
+
+typedef struct variable { const char *name, *value; } variable;
+enum { VARIABLES = 8 };
+typedef struct place_case {
+    variable    set[VARIABLES];
+    const char *wrong;          /* NULL: fine; else what the text has to say */
+    int         rank, ranks, roots, port;
+    const char *host, *launcher;
+} place_case;
+
+static const char *look_up(void *user, const char *name)
+{
+    const variable *set = user;
+    for (int i = 0; i < VARIABLES; i++)
+        if (set[i].name && strcmp(set[i].name, name) == 0)
+            return set[i].value;
+    return NULL;
+}
+
+#define G(rank, size, root) { "GRIDCOMM_RANK", rank }, { "GRIDCOMM_SIZE", size }, { "GRIDCOMM_ROOT", root }
+#define T(rank, size, host, port) { "RANK", rank }, { "WORLD_SIZE", size }, { "MASTER_ADDR", host }, { "MASTER_PORT", port }
+
+static place_case place_cases[] = {
+    { { { NULL, NULL } }, NULL, 0, 1, 0, 0, NULL, "none" },
+    { { G("3", "8", "node0:4000") }, NULL, 3, 8, 1, 4000, "node0", "gridcomm" },
+    { { G("0", "2", "[::1]:1,10.0.0.1:65535") }, NULL, 0, 2, 2, 1, "::1", "gridcomm" },
+    { { T("1", "4", "fd00::1", "29500") }, NULL, 1, 4, 1, 29500, "fd00::1", "torchrun" },
+    { { G("2", "3", "a:1"), T("0", "9", "b", "2") }, NULL, 2, 3, 1, 1, "a", "gridcomm" },
+    { { { "GRIDCOMM_RANK", "1" }, { "GRIDCOMM_SIZE", "2" }, { "GRIDCOMM_ROOT", "a:7" }, { "MASTER_ADDR", "b" } }, NULL, 1, 2, 1, 7, "a", "gridcomm" },
+    { { { "GRIDCOMM_ROOT", "a:7" }, T("1", "2", "b", "2") }, NULL, 1, 2, 1, 7, "a", "torchrun" },
+    { { G("0", "1", "a:7") }, NULL, 0, 1, 0, 0, NULL, "gridcomm" },
+    { { { "MASTER_ADDR", "somewhere" } }, NULL, 0, 1, 0, 0, NULL, "none" },
+    { { G("65535", "65536", "a:7") }, NULL, 65535, 65536, 1, 7, "a", "gridcomm" },
+    { { { "GRIDCOMM_RANK", "" }, { "GRIDCOMM_SIZE", "" } }, NULL, 0, 1, 0, 0, NULL, "none" },
+    { { { "GRIDCOMM_RANK", "1" }, { "GRIDCOMM_ROOT", "a:7" } }, "GRIDCOMM_RANK is set, but GRIDCOMM_SIZE is not", .rank = -1 },
+    { { { "GRIDCOMM_SIZE", "4" }, { "GRIDCOMM_ROOT", "a:7" } }, "GRIDCOMM_SIZE is set, but GRIDCOMM_RANK is not", .rank = -1 },
+    { { { "RANK", "1" } }, "RANK is set, but WORLD_SIZE is not", .rank = -1 },
+    { { G("8", "8", "a:7") }, "GRIDCOMM_RANK=8", .rank = -1 },
+    { { T("9", "8", "a", "7") }, "RANK=9", .rank = -1 },
+    { { G("x", "8", "a:7") }, "GRIDCOMM_RANK=x: not a number", .rank = -1 },
+    { { G("-1", "8", "a:7") }, "GRIDCOMM_RANK=-1", .rank = -1 },
+    { { G("1", "8 ", "a:7") }, "GRIDCOMM_SIZE=8 : not a number", .rank = -1 },
+    { { G("1", "0", "a:7") }, "GRIDCOMM_SIZE=0", .rank = -1 },
+    { { G("1", "65537", "a:7") }, "GRIDCOMM_SIZE=65537", .rank = -1 },
+    { { G("1", "99999999999999999999", "a:7") }, "GRIDCOMM_SIZE=9999", .rank = -1 },
+    { { G("1", "2", NULL) }, "GRIDCOMM_ROOT", .rank = -1 },
+    { { G("1", "2", "a:0") }, "GRIDCOMM_ROOT=a:0", .rank = -1 },
+    { { G("1", "2", "a:65536") }, "GRIDCOMM_ROOT=a:65536", .rank = -1 },
+    { { G("1", "2", "a:4000x") }, "GRIDCOMM_ROOT=a:4000x", .rank = -1 },
+    { { G("1", "2", "a") }, "GRIDCOMM_ROOT=a", .rank = -1 },
+    { { G("1", "2", ":7") }, "GRIDCOMM_ROOT=:7", .rank = -1 },
+    { { G("1", "2", "a:7,") }, "GRIDCOMM_ROOT=a:7,", .rank = -1 },
+    { { G("1", "2", "fd00::1:7") }, "brackets", .rank = -1 },
+    { { G("1", "2", "[fd00::1:7") }, "brackets", .rank = -1 },
+    { { G("1", "2", "a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8,a:9,a:10,a:11,a:12,a:13,a:14,a:15,a:16,a:17") }, "too many", .rank = -1 },
+    { { T("1", "2", "a", NULL) }, "MASTER_ADDR is set, but MASTER_PORT is not", .rank = -1 },
+    { { T("1", "2", "a", "70000") }, "MASTER_PORT=70000", .rank = -1 },
+    { { T("1", "2", NULL, NULL) }, "MASTER_ADDR", .rank = -1 },
+    { { { "GRIDCOMM_CLUSTER", "a b" } }, "GRIDCOMM_CLUSTER=a b", .rank = -1 },
+    { { { "GRIDCOMM_LISTEN_FD", "-3" } }, "GRIDCOMM_LISTEN_FD=-3", .rank = -1 },
+    { { { "GRIDCOMM_INSECURE", "yes" } }, "GRIDCOMM_INSECURE=yes", .rank = -1 },
+    { { { "GRIDCOMM_KEY_FILE", "/nonexistent/key" } }, "GRIDCOMM_KEY_FILE=/nonexistent/key", .rank = -1 },
+};
+
+static void test_place(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < GCI_COUNT(place_cases); i++) {
+        place_case *c = &place_cases[i];
+        char text[GCI_TEXT] = "?";
+        gci_place p;
+        int err = gci_place_find(NULL, look_up, c->set, &p, text);
+        if (err != (c->wrong ? GC_ERR_CONFIG : GC_OK) || (c->wrong && !strstr(text, c->wrong)))
+            fail_msg("case %zu: %d \"%s\", wanted \"%s\"", i, err, text, c->wrong ? c->wrong : "");
+        if (c->wrong)
+            continue;
+        assert_int_equal(p.rank, c->rank);
+        assert_int_equal(p.ranks, c->ranks);
+        assert_int_equal(p.roots, c->roots);
+        assert_int_equal(p.listen_fd, -1);
+        assert_string_equal(p.launcher, c->launcher);
+        assert_string_equal(text, "");
+        if (c->roots) {
+            assert_int_equal(p.root[0].port, c->port);
+            assert_string_equal(p.root[0].host, c->host);
+        }
+    }
+}
+
+static void test_place_options(void **state)
+{
+    variable set[VARIABLES] = { G("3", "8", "a:1"), { "GRIDCOMM_KEY", "from the environment" }, { "GRIDCOMM_CLUSTER", "x/y" },
+                                { "GRIDCOMM_LISTEN_FD", "7" }, { "GRIDCOMM_INSECURE", "1" } };
+    gc_options o = GRIDCOMM_OPTIONS_INIT;
+    char text[GCI_TEXT], key[GCI_KEY_MAX + 2];
+    gci_place p;
+    (void)state;
+    assert_int_equal(gci_place_find(&o, look_up, set, &p, text), GC_OK);
+    assert_true(p.insecure && p.listen_fd == 7 && p.key_bytes == 20 && memcmp(p.key, "from the environment", 20) == 0);
+    assert_string_equal(p.cluster, "x/y");
+    o.rank = 1;
+    o.root = "b:2,c:3";
+    o.key = "mine";
+    o.cluster = "z";
+    assert_int_equal(gci_place_find(&o, look_up, set, &p, text), GC_OK);
+    assert_true(p.rank == 1 && p.ranks == 8 && p.roots == 2 && p.root[1].port == 3 && p.key_bytes == 4);
+    assert_string_equal(p.cluster, "z");
+    o.ranks = 1;
+    assert_int_equal(gci_place_find(&o, look_up, set, &p, text), GC_ERR_CONFIG);
+    memset(key, 'k', sizeof key);
+    key[GCI_KEY_MAX + 1] = 0;
+    o.ranks = 8;
+    o.key = key;
+    assert_int_equal(gci_place_find(&o, look_up, set, &p, text), GC_ERR_CONFIG);
+    assert_null(strstr(text, "kkk"));           /* a key is never printed */
+    key[GCI_KEY_MAX] = 0;
+    assert_int_equal(gci_place_find(&o, look_up, set, &p, text), GC_OK);
+    assert_int_equal(p.key_bytes, GCI_KEY_MAX);
+}
+
+static int place_with_key(const char *content, size_t bytes, gci_place *p)
+{
+    char path[] = "/tmp/gridcomm-key-XXXXXX", text[GCI_TEXT];
+    variable set[VARIABLES] = { { "GRIDCOMM_KEY_FILE", path } };
+    int fd = mkstemp(path), err;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, content, bytes), (ssize_t)bytes);
+    close(fd);
+    err = gci_place_find(NULL, look_up, set, p, text);
+    unlink(path);
+    return err;
+}
+
+static void test_place_key_file(void **state)
+{
+    char big[GCI_KEY_MAX + 3];
+    gci_place p;
+    (void)state;
+    assert_int_equal(place_with_key("secret\n", 7, &p), GC_OK);
+    assert_true(p.key_bytes == 6 && memcmp(p.key, "secret", 6) == 0);
+    assert_int_equal(place_with_key("secret\n\n", 8, &p), GC_OK);
+    assert_int_equal(p.key_bytes, 7);
+    assert_int_equal(place_with_key("a\0b", 3, &p), GC_OK);
+    assert_int_equal(p.key_bytes, 3);
+    assert_int_equal(place_with_key("\n", 1, &p), GC_ERR_CONFIG);
+    memset(big, 'x', sizeof big);
+    assert_int_equal(place_with_key(big, GCI_KEY_MAX, &p), GC_OK);
+    assert_int_equal(place_with_key(big, GCI_KEY_MAX + 1, &p), GC_ERR_CONFIG);
+    big[GCI_KEY_MAX] = '\n';
+    assert_int_equal(place_with_key(big, GCI_KEY_MAX + 1, &p), GC_OK);
+    assert_int_equal(place_with_key(big, GCI_KEY_MAX + 3, &p), GC_ERR_CONFIG);
+}
+
+/* ---- cards ----------------------------------------------------------------------------------------------------------- */
+
+static gci_ifaddr address(const char *text, unsigned prefix, unsigned index)
+{
+    gci_ifaddr a = { .prefix = (uint8_t)prefix, .index = index, .speed = 1000, .name = "eth0" };
+    assert_int_equal(gci_addr_parse(text, &a.addr), GC_OK);
+    return a;
+}
+
+static gci_full_card card_of(int host, const char *cluster, int addrs)
+{
+    gci_ifaddr a[GCI_CARD_ADDRS_MAX];
+    gci_full_card card;
+    char id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES];
+    memset(a, 0, sizeof a);
+    for (int i = 0; i < addrs; i++) {
+        char text[32];
+        snprintf(text, sizeof text, i % 2 ? "fd00::%d:%d" : "10.0.%d.%d", host % 250, i);
+        a[i] = address(text, i % 2 ? 64 : 24, (unsigned)i);
+    }
+    snprintf(id, sizeof id, "boot-%d", host);
+    snprintf(name, sizeof name, "node%d", host);
+    gci_card_fill(&card, id, name, cluster, (uint16_t)(4000 + host), a, addrs);
+    return card;
+}
+
+/* Compared by what is told: the padding of structures is anything. */
+static void check_same_card(const gci_full_card *a, const gci_full_card *b)
+{
+    uint8_t wire_a[GCI_CARD_BYTES_MAX], wire_b[GCI_CARD_BYTES_MAX];
+    size_t bytes = gci_card_encode(a, wire_a);
+    assert_int_equal(gci_card_encode(b, wire_b), bytes);
+    assert_memory_equal(wire_a, wire_b, bytes);
+    assert_string_equal(a->id, b->id);
+    assert_string_equal(a->name, b->name);
+    assert_string_equal(a->cluster, b->cluster);
+    assert_true(a->port == b->port && a->big_endian == b->big_endian && a->addrs == b->addrs);
+    for (int i = 0; i < a->addrs; i++) {
+        const gci_ifaddr *x = &a->addr[i], *y = &b->addr[i];
+        assert_true(gci_addr_equal(&x->addr, &y->addr) && x->prefix == y->prefix && x->flags == y->flags && x->index == y->index
+                    && x->speed == y->speed && strcmp(x->name, y->name) == 0);
+    }
+}
+
+static void test_card(void **state)
+{
+    gci_full_card card = card_of(3, "site/rack", GCI_CARD_ADDRS_MAX), again;
+    uint8_t wire[GCI_CARD_BYTES_MAX], hurt[GCI_CARD_BYTES_MAX + 1];
+    size_t bytes = gci_card_encode(&card, wire);
+    (void)state;
+    assert_int_equal(gci_card_decode(&again, wire, bytes), GC_OK);
+    check_same_card(&card, &again);
+    for (size_t n = 0; n < bytes; n++)
+        assert_int_equal(gci_card_decode(&again, wire, n), GC_ERR_PROTOCOL);
+    memcpy(hurt, wire, bytes);
+    hurt[bytes] = 0;
+    assert_int_equal(gci_card_decode(&again, hurt, bytes + 1), GC_ERR_PROTOCOL);
+    hurt[0] ^= 1;                                   /* version */
+    assert_int_equal(gci_card_decode(&again, hurt, bytes), GC_ERR_PROTOCOL);
+    memcpy(hurt, wire, bytes);
+    hurt[8] = GCI_CARD_ADDRS_MAX + 1;               /* addresses */
+    assert_int_equal(gci_card_decode(&again, hurt, bytes), GC_ERR_PROTOCOL);
+    memcpy(hurt, wire, bytes);
+    hurt[9 + strlen(card.id)] = '\n';               /* a name is printable */
+    assert_int_equal(gci_card_decode(&again, hurt, bytes), GC_ERR_PROTOCOL);
+    memcpy(hurt, wire, bytes);
+    hurt[6] = GCI_HOST_NAME_BYTES;                  /* and has its end */
+    assert_int_equal(gci_card_decode(&again, hurt, bytes), GC_ERR_PROTOCOL);
+}
+
+static void test_card_fill(void **state)
+{
+    gci_ifaddr a[GCI_IFADDRS_MAX];
+    gci_full_card card;
+    (void)state;
+    a[0] = address("127.0.0.1", 8, 1);
+    for (int i = 1; i < 30; i++)
+        a[i] = address("fe80::1", 64, (unsigned)i);
+    a[30] = address("10.0.0.1", 24, 30);
+    a[31] = address("::1", 128, 1);
+    gci_card_fill(&card, "id", "name", "", 5, a, 32);
+    assert_int_equal(card.addrs, GCI_CARD_ADDRS_MAX);
+    assert_int_equal(card.addr[0].index, 30);       /* the scoped give way, loopback is left out */
+    assert_int_equal(card.addr[1].index, 1);
+    assert_string_equal(card.name, "name");
+    gci_card_fill(&card, "id", "no de\x1b.\xff and far-too-long-to-be-the-name-of-any-host-that-there-ever-was-here", "", 5, a, 32);
+    assert_int_equal(strlen(card.name), GCI_HOST_NAME_BYTES - 1);
+    assert_memory_equal(card.name, "no?de?.?" "?and", 12);
+}
+
+typedef struct table_case { int ranks, hosts; uint8_t **card; size_t *bytes; gci_full_card *full; } table_case;
+
+/* Ranks dealt to hosts in turn, hosts to sites in turn. */
+static void table_case_make(table_case *t, int ranks, int hosts, int sites, int addrs)
+{
+    *t = (table_case){ ranks, hosts, calloc((size_t)ranks, sizeof *t->card), calloc((size_t)ranks, sizeof *t->bytes),
+                       calloc((size_t)ranks, sizeof *t->full) };
+    for (int r = 0; r < ranks; r++) {
+        char cluster[32];
+        snprintf(cluster, sizeof cluster, "site%d/rack%d", r % hosts % sites, r % 5);
+        t->full[r] = card_of(r % hosts, cluster, addrs);
+        t->full[r].port = (uint16_t)(1 + r);
+        t->card[r] = malloc(GCI_CARD_BYTES_MAX);
+        t->bytes[r] = gci_card_encode(&t->full[r], t->card[r]);
+    }
+}
+
+static void table_case_free(table_case *t)
+{
+    for (int r = 0; r < t->ranks; r++)
+        free(t->card[r]);
+    free(t->card);
+    free(t->bytes);
+    free(t->full);
+}
+
+static void check_table(const table_case *c, const gci_table *t)
+{
+    assert_int_equal(t->ranks, c->ranks);
+    assert_int_equal(t->hosts, c->hosts);
+    assert_true(t->job == 77);
+    for (int r = 0; r < c->ranks; r++) {
+        gci_full_card card;
+        gci_table_card(t, r, &card);
+        check_same_card(&card, &c->full[r]);
+        assert_int_equal(t->card[r].host, r % c->hosts);
+    }
+}
+
+static void test_table(void **state)
+{
+    static const int cases[][4] = { { 1, 1, 1, 0 }, { 2, 2, 1, 3 }, { 9, 4, 2, 24 }, { 300, 300, 7, 24 }, { 1000, 40, 4, 5 } };
+    gci_env env;
+    (void)state;
+    gci_env_init(&env, gci_sys_real(), NULL);
+    for (size_t i = 0; i < GCI_COUNT(cases); i++) {
+        table_case c;
+        gci_table t, again;
+        uint8_t *wire;
+        size_t bytes;
+        table_case_make(&c, cases[i][0], cases[i][1], cases[i][2], cases[i][3]);
+        assert_int_equal(gci_table_gather(&env, 77, c.ranks, c.card, c.bytes, &t), GC_OK);
+        check_table(&c, &t);
+        assert_true(atomic_load(&env.memory) <= 512 * (size_t)c.ranks + 1024 * (size_t)c.hosts);
+        bytes = gci_table_encode(&t, NULL);
+        assert_true(bytes <= gci_table_bytes_max(c.ranks));
+        wire = malloc(bytes);
+        assert_int_equal(gci_table_encode(&t, wire), bytes);
+        gci_table_free(&env, &t);
+        assert_int_equal(gci_table_decode(&env, wire, bytes, &again), GC_OK);
+        check_table(&c, &again);
+        assert_true(atomic_load(&env.memory) <= 512 * (size_t)c.ranks + 1024 * (size_t)c.hosts);
+        gci_table_free(&env, &again);
+        for (size_t n = 0; n < bytes; n += 1 + bytes / 300)
+            assert_int_equal(gci_table_decode(&env, wire, n, &again), GC_ERR_PROTOCOL);
+        assert_int_equal(atomic_load(&env.memory), 0);
+        free(wire);
+        table_case_free(&c);
+    }
+}
+
+static void check_parents(gci_env *env, int ranks, int hosts, int sites)
+{
+    int *parent = calloc((size_t)ranks, sizeof *parent), *children = calloc((size_t)ranks, sizeof *children), entries = 0;
+    table_case c;
+    gci_table t;
+    table_case_make(&c, ranks, hosts, sites, 1);
+    assert_int_equal(gci_table_gather(env, 77, ranks, c.card, c.bytes, &t), GC_OK);
+    assert_int_equal(gci_table_parents(env, &t, parent), GC_OK);
+    assert_int_equal(parent[0], -1);
+    for (int r = 1; r < ranks; r++) {
+        assert_in_range(parent[r], 0, r - 1);                   /* hence a tree */
+        children[parent[r]]++;
+        entries += r % hosts % sites != parent[r] % hosts % sites;
+    }
+    assert_int_equal(entries, (sites < ranks ? sites : ranks) - 1);     /* the table enters each other site once */
+    for (int h = 0, in; h < hosts && h < ranks; h++) {
+        in = h == 0;
+        for (int r = 1; r < ranks; r++)
+            in += r % hosts == h && parent[r] % hosts != h;
+        assert_int_equal(in, 1);                                /* and each host once */
+    }
+    for (int r = 0; r < ranks; r++)
+        assert_in_range(children[r], 0, 24);                    /* 8 on each of three levels */
+    gci_table_free(env, &t);
+    table_case_free(&c);
+    free(parent);
+    free(children);
+}
+
+static void test_parents(void **state)
+{
+    gci_env env;
+    (void)state;
+    gci_env_init(&env, gci_sys_real(), NULL);
+    check_parents(&env, 1, 1, 1);
+    check_parents(&env, 2, 1, 1);
+    check_parents(&env, 64, 1, 1);
+    check_parents(&env, 64, 64, 1);
+    check_parents(&env, 100, 12, 4);
+    check_parents(&env, 1000, 100, 10);
+    check_parents(&env, 300, 300, 300);
+}
+
+/* ---- candidates -------------------------------------------------------------------------------------------------------- */
+
+static gci_full_card host_with(const char *id, const char *const text[], const int prefix[], int n)
+{
+    gci_ifaddr a[GCI_CARD_ADDRS_MAX];
+    gci_full_card card;
+    for (int i = 0; i < n; i++)
+        a[i] = address(text[i], (unsigned)prefix[i], (unsigned)i + 2);
+    gci_card_fill(&card, id, "name", "", 4000, a, n);
+    return card;
+}
+
+static void test_candidates(void **state)
+{
+    static const char *const mine[] = { "192.168.1.5", "172.17.0.1", "fe80::5", "2001:db8:1::5" };
+    static const int mine_prefix[] = { 24, 16, 64, 64 };
+    static const char *const theirs[] = { "10.9.9.9", "172.17.0.1", "fe80::7", "169.254.7.7", "2001:db8:2::7", "192.168.1.7", "8.8.8.8", "2001:db8:1::7" };
+    static const int theirs_prefix[] = { 8, 16, 64, 16, 64, 24, 24, 64 };
+    static const char *const wanted[] = { "192.168.1.7", "2001:db8:1::7", "2001:db8:2::7", "8.8.8.8", "10.9.9.9", "fe80::7", "169.254.7.7" };
+    gci_full_card a = host_with("a", mine, mine_prefix, 4), b = host_with("b", theirs, theirs_prefix, 8), same = b;
+    gci_addr out[GCI_CANDIDATES_MAX];
+    int n = gci_candidates(&a, &b, out, GCI_CANDIDATES_MAX);
+    (void)state;
+    assert_int_equal(n, (int)GCI_COUNT(wanted));
+    for (int i = 0; i < n; i++) {
+        gci_ifaddr want = address(wanted[i], 0, 0);
+        char text[GCI_ADDR_TEXT];
+        if (!gci_addr_equal(&out[i], &want.addr))
+            fail_msg("candidate %d is %s, not %s", i, gci_addr_text(&out[i], text), wanted[i]);
+        assert_int_equal(out[i].port, 4000);
+        assert_int_equal(out[i].scope, i == 5 ? 4 : 0);         /* by the interface of this host */
+    }
+    assert_int_equal(gci_candidates(&a, &b, out, 3), 3);
+    assert_int_equal(gci_candidates(&a, &b, out, 0), 0);
+    memcpy(same.id, a.id, sizeof same.id);
+    assert_int_equal(gci_candidates(&a, &same, out, GCI_CANDIDATES_MAX), 2);
+    assert_true(gci_addr_is_loopback(&out[0]) && out[0].family == 4 && gci_addr_is_loopback(&out[1]) && out[1].family == 6);
+}
+
+/* ---- handshake ---------------------------------------------------------------------------------------------------------- */
+
+enum { RANKS = 8, ACCEPTOR = 3, CONNECTOR = 5, MESSAGES = 4 };
+static const uint8_t nonce_a[GCI_NONCE_BYTES] = { 1 }, nonce_c[GCI_NONCE_BYTES] = { 2 };
+static const size_t message_bytes[MESSAGES] = { GCI_HELLO_BYTES, GCI_CHALLENGE_BYTES, GCI_MAC_BYTES, GCI_VERDICT_BYTES };
+
+typedef struct pair {
+    gci_shake_self a, c;
+    enum gci_purpose purpose;
+    int to;
+    enum gci_refusal first, second;             /* the acceptor's decisions */
+    int alter, bit;                             /* message and bit to flip; -1: none */
+    gci_shake acceptor, connector;
+} pair;
+
+static gci_shake_self self_of(int rank, uint64_t job, const char *key)
+{
+    return (gci_shake_self){ rank, RANKS, job, (const uint8_t *)key, strlen(key) };
+}
+
+static pair pair_of(void)
+{
+    return (pair){ .a = self_of(ACCEPTOR, 42, "sesame"), .c = self_of(CONNECTOR, 42, "sesame"), .purpose = GCI_PURPOSE_DATA,
+                   .to = ACCEPTOR, .alter = -1 };
+}
+
+/* Byte by byte, so that every place of a cut is tried; what follows must not be taken. */
+static void carry(gci_shake *from, gci_shake *to)
+{
+    uint8_t tail = 0xee;
+    for (size_t i = 0; i < from->out_bytes; i++)
+        if (gci_shake_feed(to, from->out + i, 1) == 0)
+            break;
+    if (to->state != GCI_SHAKE_READS)
+        assert_int_equal(gci_shake_feed(to, &tail, 1), 0);
+    from->out_bytes = 0;
+}
+
+static void run(pair *p)
+{
+    gci_shake_accept(&p->acceptor, &p->a, nonce_a);
+    gci_shake_connect(&p->connector, &p->c, p->purpose, p->to, nonce_c);
+    for (int message = 0; message < MESSAGES; message++) {
+        gci_shake *from = message % 2 ? &p->acceptor : &p->connector, *to = message % 2 ? &p->connector : &p->acceptor;
+        if (from->out_bytes)
+            assert_int_equal(from->out_bytes, message_bytes[message]);
+        if (message == p->alter && from->out_bytes)
+            from->out[p->bit / 8] ^= (uint8_t)(1 << p->bit % 8);
+        carry(from, to);
+        if (to->state == GCI_SHAKE_DECIDES)
+            gci_shake_decide(to, message == 0 ? p->first : p->second);
+    }
+}
+
+static void expect(pair *p, enum gci_refusal why, const char *said)
+{
+    char text[GCI_TEXT];
+    run(p);
+    assert_int_equal(p->connector.state, GCI_SHAKE_FAILED);
+    assert_int_not_equal(p->acceptor.state, GCI_SHAKE_DONE);
+    assert_int_equal(p->connector.refusal, why);
+    gci_shake_text(&p->connector, text);
+    if (!strstr(text, said))
+        fail_msg("\"%s\" does not say \"%s\"", text, said);
+}
+
+static void test_shake(void **state)
+{
+    uint32_t id = 0;
+    (void)state;
+    for (int purpose = GCI_PURPOSE_JOIN; purpose < GCI_PURPOSES; purpose++) {
+        pair p = pair_of();
+        p.purpose = (enum gci_purpose)purpose;
+        if (purpose == GCI_PURPOSE_JOIN)
+            p.c.job = 0;
+        run(&p);
+        assert_int_equal(p.acceptor.state, GCI_SHAKE_DONE);
+        assert_int_equal(p.connector.state, GCI_SHAKE_DONE);
+        assert_true(p.connector.job == 42 && p.acceptor.peer == CONNECTOR && p.acceptor.purpose == purpose);
+        assert_true(p.connector.id != 0 && p.connector.id == p.acceptor.id && p.connector.id != id);
+        id = p.connector.id;
+    }
+    pair p = pair_of();                         /* without a key: the same way */
+    p.a.key_bytes = p.c.key_bytes = 0;
+    run(&p);
+    assert_true(p.acceptor.state == GCI_SHAKE_DONE && p.connector.state == GCI_SHAKE_DONE);
+}
+
+static void test_shake_refusals(void **state)
+{
+    pair p;
+    (void)state;
+    p = pair_of(); p.c = self_of(CONNECTOR, 42, "open");      expect(&p, GCI_REFUSE_KEY, "wrong key");
+    p = pair_of(); p.c.key_bytes = 0;                         expect(&p, GCI_REFUSE_KEY, "wrong key");
+    p = pair_of(); p.c.job = 43;                              expect(&p, GCI_REFUSE_JOB, "another job");
+    p = pair_of(); p.c.job = 0;                               expect(&p, GCI_REFUSE_JOB, "another job");
+    p = pair_of(); p.a.job = 0;                               expect(&p, GCI_REFUSE_JOB, "another job");
+    p = pair_of(); p.purpose = GCI_PURPOSE_JOIN;              expect(&p, GCI_REFUSE_JOB, "another job");
+    p = pair_of(); p.to = 4;                                  expect(&p, GCI_REFUSE_TO, "another rank");
+    p = pair_of(); p.c.ranks = 9;                             expect(&p, GCI_REFUSE_RANKS, "counts 8 ranks, not 9");
+    p = pair_of(); p.c.rank = RANKS;                          expect(&p, GCI_REFUSE_FROM, "no such rank");
+    p = pair_of(); p.c.rank = ACCEPTOR;                       expect(&p, GCI_REFUSE_FROM, "no such rank");
+    p = pair_of(); p.first = GCI_REFUSE_TAKEN;                expect(&p, GCI_REFUSE_TAKEN, "rank 5 is taken");
+    p = pair_of(); p.second = GCI_REFUSE_TAKEN;               expect(&p, GCI_REFUSE_TAKEN, "rank 5 is taken");
+    p = pair_of(); p.first = GCI_REFUSE_BUSY;                 expect(&p, GCI_REFUSE_BUSY, "busy");
+    p = pair_of(); p.first = GCI_REFUSE_LEAVING;              expect(&p, GCI_REFUSE_LEAVING, "leaving");
+    p = pair_of(); p.first = GCI_REFUSE_STARTED;              expect(&p, GCI_REFUSE_STARTED, "started");
+    p = pair_of(); p.first = GCI_REFUSE_FULL;                 expect(&p, GCI_REFUSE_FULL, "as many links as it may");
+    /* a connector of version 3: told which version the acceptor speaks */
+    p = pair_of(); p.alter = 0; p.bit = 4 * 8 + 1;
+    run(&p);
+    assert_int_equal(p.acceptor.refusal, GCI_REFUSE_VERSION);
+    assert_int_equal(p.acceptor.peer_version, 3);
+    p = pair_of(); p.alter = 1; p.bit = 4 * 8 + 1;            expect(&p, GCI_REFUSE_VERSION, "speaks version 3");
+    p = pair_of(); p.alter = 1; p.bit = 0;                    expect(&p, GCI_REFUSE_STRANGER, "gridcomm");
+}
+
+/* Whatever bit of the first three messages flips, neither side is satisfied; of the last, the connector is not. */
+static void test_shake_flipped(void **state)
+{
+    (void)state;
+    for (int message = 0; message < MESSAGES; message++)
+        for (int bit = 0; bit < 8 * (int)message_bytes[message]; bit++) {
+            pair p = pair_of();
+            p.alter = message;
+            p.bit = bit;
+            run(&p);
+            if (message < 3)
+                assert_int_not_equal(p.acceptor.state, GCI_SHAKE_DONE);
+            assert_int_not_equal(p.connector.state, GCI_SHAKE_DONE);
+        }
+}
+
+static void test_shake_truncated(void **state)
+{
+    (void)state;
+    for (int message = 0; message < 3; message++) {
+        pair p = pair_of();
+        gci_shake_accept(&p.acceptor, &p.a, nonce_a);
+        gci_shake_connect(&p.connector, &p.c, p.purpose, p.to, nonce_c);
+        for (int m = 0; m <= message; m++) {
+            gci_shake *from = m % 2 ? &p.acceptor : &p.connector, *to = m % 2 ? &p.connector : &p.acceptor;
+            from->out_bytes -= m == message;
+            carry(from, to);
+            if (to->state == GCI_SHAKE_DECIDES)
+                gci_shake_decide(to, GCI_REFUSE_NOT);
+            if (m == message) {
+                assert_int_equal(to->state, GCI_SHAKE_READS);
+                assert_int_equal(gci_shake_wants(to), 1);
+                assert_int_equal(to->out_bytes, 0);
+            }
+        }
+    }
+}
+
+/* Without the key: what can be done with what others say? The acceptor's own MAC sent back to it proves nothing, nor does
+ * its CHALLENGE to another connection, nor a connector's PROOF from another handshake. */
+static void test_shake_reflection(void **state)
+{
+    pair p = pair_of(), q;
+    uint8_t mac[GCI_MAC_BYTES], challenge[GCI_CHALLENGE_BYTES], proof[GCI_MAC_BYTES];
+    (void)state;
+    gci_shake_accept(&p.acceptor, &p.a, nonce_a);
+    gci_shake_connect(&p.connector, &p.c, p.purpose, p.to, nonce_c);
+    carry(&p.connector, &p.acceptor);
+    gci_shake_decide(&p.acceptor, GCI_REFUSE_NOT);
+    memcpy(challenge, p.acceptor.out, sizeof challenge);
+    memcpy(mac, challenge + GCI_CHALLENGE_BYTES - GCI_MAC_BYTES, sizeof mac);
+    q = p;
+    q.acceptor.out_bytes = 0;
+    gci_shake_feed(&q.acceptor, mac, sizeof mac);
+    gci_shake_decide(&q.acceptor, GCI_REFUSE_NOT);
+    assert_int_equal(q.acceptor.state, GCI_SHAKE_FAILED);
+    assert_int_equal(q.acceptor.refusal, GCI_REFUSE_KEY);
+
+    carry(&p.acceptor, &p.connector);
+    memcpy(proof, p.connector.out, sizeof proof);
+    q = pair_of();                              /* the same PROOF to an acceptor with a fresh nonce */
+    gci_shake_accept(&q.acceptor, &q.a, nonce_c);
+    gci_shake_connect(&q.connector, &q.c, q.purpose, q.to, nonce_c);
+    carry(&q.connector, &q.acceptor);
+    gci_shake_decide(&q.acceptor, GCI_REFUSE_NOT);
+    gci_shake_feed(&q.acceptor, proof, sizeof proof);
+    assert_int_equal(q.acceptor.refusal, GCI_REFUSE_KEY);
+
+    gci_shake_connect(&q.connector, &q.c, q.purpose, q.to, nonce_c);    /* its own HELLO: a socket connected to itself */
+    gci_shake_feed(&q.connector, q.connector.out, GCI_HELLO_BYTES);
+    assert_int_equal(q.connector.state, GCI_SHAKE_FAILED);
+    assert_int_equal(q.connector.refusal, GCI_REFUSE_STRANGER);
+
+    gci_shake_connect(&q.connector, &q.c, GCI_PURPOSE_CONTROL, q.to, nonce_c);      /* the same CHALLENGE to another HELLO */
+    q.connector.out_bytes = 0;
+    gci_shake_feed(&q.connector, challenge, sizeof challenge);
+    assert_int_equal(q.connector.refusal, GCI_REFUSE_KEY);
+    assert_int_equal(q.connector.out_bytes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_place),
+        cmocka_unit_test(test_place_options),
+        cmocka_unit_test(test_place_key_file),
+        cmocka_unit_test(test_card),
+        cmocka_unit_test(test_card_fill),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_parents),
+        cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_shake),
+        cmocka_unit_test(test_shake_refusals),
+        cmocka_unit_test(test_shake_flipped),
+        cmocka_unit_test(test_shake_truncated),
+        cmocka_unit_test(test_shake_reflection),
+    };
+    alarm(60);
+    return cmocka_run_group_tests_name("boot", tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+/* gcrun_net.c: rank 0's listening socket, and what a host tells of itself.
+ * SPDX-License-Identifier: MIT
+ *
+ * The node opens the socket at which rank 0 will be found and hands it down by inheritance: the port is known before any
+ * rank runs, so no rank waits for another one's start, and there is no moment at which somebody else could take the port.
+ */
+#include "gcrun.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { NET_BACKLOG = 4096,          /* all ranks may connect before rank 0 has begun to accept */
+       NET_ADDRS = 12 };            /* the library takes 16 rendezvous addresses; loopback and the tunnel need two */
+
+typedef union net_name { struct sockaddr any; struct sockaddr_in v4; struct sockaddr_in6 v6; } net_name;
+
+static void net_loopback(net_name *name, uint16_t port)
+{
+    memset(name, 0, sizeof *name);
+    name->v4.sin_family = AF_INET;
+    name->v4.sin_port = htons(port);
+    name->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+}
+
+static int net_listen_at(net_name *name, socklen_t bytes, uint16_t *port)
+{
+    int fd = socket(name->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), zero = 0;
+    if (fd < 0) return -errno;
+    if (name->any.sa_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (bind(fd, &name->any, bytes) != 0 || listen(fd, NET_BACKLOG) != 0 || getsockname(fd, &name->any, &bytes) != 0) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    *port = ntohs(name->any.sa_family == AF_INET6 ? name->v6.sin6_port : name->v4.sin_port);
+    return fd;
+}
+
+/* :: takes IPv4 too; a host without IPv6 has only 0.0.0.0. */
+static int net_listen(uint16_t wish, uint16_t *port)
+{
+    net_name name;
+    memset(&name, 0, sizeof name);
+    name.v6.sin6_family = AF_INET6;
+    name.v6.sin6_port = htons(wish);
+    int fd = net_listen_at(&name, sizeof name.v6, port);
+    if (fd >= 0 || fd == -EADDRINUSE || fd == -EACCES) return fd;
+    net_loopback(&name, wish);
+    name.v4.sin_addr.s_addr = htonl(INADDR_ANY);
+    return net_listen_at(&name, sizeof name.v4, port);
+}
+
+int gcrun_listen_any(const char *ports, uint16_t *port)
+{
+    if (!ports || !*ports) return net_listen(0, port);
+    char *end;
+    long low = strtol(ports, &end, 10), high = *end == '-' ? strtol(end + 1, &end, 10) : low;
+    if (*end || low < 1 || high > 65535 || low > high) return -EINVAL;
+    int fd = -EADDRINUSE;
+    for (long p = low; p <= high && fd < 0; p++) fd = net_listen((uint16_t)p, port);
+    return fd;
+}
+
+int gcrun_listen_loopback(uint16_t *port)
+{
+    net_name name;
+    net_loopback(&name, 0);
+    return net_listen_at(&name, sizeof name.v4, port);
+}
+
+int gcrun_connect_loopback(uint16_t port)
+{
+    net_name name;
+    net_loopback(&name, port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -errno;
+    if (connect(fd, &name.any, sizeof name.v4) == 0 || errno == EINPROGRESS) return fd;
+    int err = errno;
+    close(fd);
+    return -err;
+}
+
+/* Small is better; negative: not to be told to others. Link-local addresses mean nothing without their interface. */
+static int net_rank_address(const net_name *name)
+{
+    if (name->any.sa_family == AF_INET) {
+        uint32_t a = ntohl(name->v4.sin_addr.s_addr);
+        if (a >> 24 == 127 || a >> 16 == 0xa9fe) return -1;
+        bool private = a >> 24 == 10 || a >> 20 == 0xac1 || a >> 16 == 0xc0a8 || a >> 22 == 0x191;
+        return private ? 2 : 0;
+    }
+    if (name->any.sa_family != AF_INET6) return -1;
+    const struct in6_addr *a = &name->v6.sin6_addr;
+    if (IN6_IS_ADDR_LOOPBACK(a) || IN6_IS_ADDR_LINKLOCAL(a) || IN6_IS_ADDR_V4MAPPED(a)) return -1;
+    return (a->s6_addr[0] & 0xfe) == 0xfc ? 3 : 1;
+}
+
+static void net_append(char out[GCRUN_ADDRS_TEXT], const net_name *name)
+{
+    char text[INET6_ADDRSTRLEN];
+    bool v6 = name->any.sa_family == AF_INET6;
+    const void *from = v6 ? (const void *)&name->v6.sin6_addr : (const void *)&name->v4.sin_addr;
+    size_t used = strlen(out);
+    if (!inet_ntop(name->any.sa_family, from, text, sizeof text)) return;
+    snprintf(out + used, GCRUN_ADDRS_TEXT - used, v6 ? "%s[%s]" : "%s%s", used ? "," : "", text);
+}
+
+void gcrun_addresses(char out[GCRUN_ADDRS_TEXT])
+{
+    struct ifaddrs *list;
+    int told = 0;
+    out[0] = 0;
+    if (getifaddrs(&list) != 0) return;
+    for (int want = 0; want <= 3; want++) {
+        for (struct ifaddrs *i = list; i && told < NET_ADDRS; i = i->ifa_next) {
+            net_name name;
+            if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) continue;
+            bool v6 = i->ifa_addr->sa_family == AF_INET6;
+            if (!v6 && i->ifa_addr->sa_family != AF_INET) continue;
+            memcpy(&name, i->ifa_addr, v6 ? sizeof name.v6 : sizeof name.v4);
+            if (net_rank_address(&name) != want) continue;
+            net_append(out, &name);
+            told++;
+        }
+    }
+    freeifaddrs(list);
+}
+
+void gcrun_host_id(char out[GCRUN_HOST_ID])
+{
+    char boot[40] = "", net[40] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t n = read(fd, boot, sizeof boot - 1);
+        boot[n > 0 ? n : 0] = 0;
+        boot[strcspn(boot, "\n")] = 0;
+        close(fd);
+    }
+    ssize_t n = readlink("/proc/self/ns/net", net, sizeof net - 1);
+    net[n > 0 ? n : 0] = 0;
+    snprintf(out, GCRUN_HOST_ID, "%s %s", boot, net);
+}
