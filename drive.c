@@ -205,7 +205,7 @@ static void thread_drive(gci_overlay *o)
 {
     gci_sys *sys = o->sys;
     int64_t now = sys->now(sys), until;
-    if (o->broken > 0 || o->errands || now >= o->next_tick || atomic_load(&o->has_news)) {
+    if (o->broken > 0 || o->errands || now >= o->next_tick || atomic_load(&o->inbox.has_news)) {
         gci_links_round(o, -1, true);
         until = o->next_tick = gci_links_tick(o, now);
     } else {

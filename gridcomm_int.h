@@ -109,6 +109,8 @@ struct gci_sys {
     int     (*connect)(gci_sys *, const gci_addr *to);              /* begins; watch for GCI_WRITE */
     int     (*connected)(gci_sys *, int fd);                        /* then: 0, -EINPROGRESS or why not */
     int     (*tune)(gci_sys *, int fd, enum gci_tune, int64_t peer_timeout);
+    int64_t (*silence)(gci_sys *, int fd);                          /* ns that the other end's kernel has said nothing, though it
+                                                                       owes an answer to data or to a probe; 0: it owes none */
     ssize_t (*send)(gci_sys *, int fd, const struct iovec *, int n);
     ssize_t (*recv)(gci_sys *, int fd, const struct iovec *, int n);    /* 0: the peer closed */
     void    (*close)(gci_sys *, int fd);
@@ -457,10 +459,14 @@ typedef struct gci_news {
     int        rank, other, fd, code;
     enum gci_purpose purpose;
     uint32_t   id;
+    uint32_t   links;           /* of a LINK that comes out of the inbox: how many it stands for, of which it is the last */
     uint16_t   epoch;           /* from this news on */
     gci_notice notice;
     char       text[GCI_TEXT];
 } gci_news;
+
+enum { GCI_OWN, GCI_BACKBONE, GCI_LINK_KINDS };     /* kinds of data links, as an index */
+static inline int gci_news_link_kind(const gci_news *news) { return news->purpose == GCI_PURPOSE_BACKBONE ? GCI_BACKBONE : GCI_OWN; }
 
 typedef struct gci_control gci_control;
 /* Joins the job: listens, finds rank 0, trades cards, connects to the neighbours, and returns when every rank has done so.
@@ -567,6 +573,8 @@ typedef struct gci_neighbour {
     gci_conn *conn;
     uint32_t  ups;              /* connections so far */
     int64_t   suspect_until;    /* its kernel has been asked for a sign of life; 0: no */
+    int64_t   owed_since;       /* its kernel has owed us an answer for so long, as far as we looked; 0: it owes none */
+    bool      silent;           /* for too long: a fresh connection is tried beside this one */
     bool      left;             /* it said goodbye */
     bool      cannot;           /* only the other side can open a connection */
     bool      proven;           /* the peer has been met at ... */
@@ -620,7 +628,7 @@ struct gci_control {
     char       text[GCI_TEXT];
 
     enum gci_phase phase;
-    int64_t    now, start_deadline, peer_timeout, end_at;
+    int64_t    now, start_deadline, peer_timeout, end_at, look_at;     /* look_at: whether neighbours are silent */
     double     start_seconds, density;
     int        poller, waker, listener;
     gci_addr   listen_at;
@@ -826,10 +834,171 @@ GCI const gci_routes *gci_overlay_routes(gci_overlay *, uint16_t *epoch, const g
 
 enum gci_progress { GCI_PROGRESS_AUTO, GCI_PROGRESS_POLL, GCI_PROGRESS_SLEEP, GCI_PROGRESS_THREAD };
 
-/* What overlay.c shares with drive.c, all of it inside the world's monitor but for the inbox. */
-struct gci_link;                /* a connection of one of the two kinds */
-struct overlay_peer;
-struct overlay_news;
+/* ---- inbox.c: news from control's thread --------------------------------------------------------------------------- */
+
+typedef struct gci_inbox {
+    gci_env     *env;
+    gci_monitor *lock;
+    int          ranks;
+    struct gci_inbox_item *first, **end;
+    atomic_bool  has_news;
+    /* what there was no memory for, without its text */
+    bool         held;          /* there is some: all that comes goes there, too */
+    struct gci_inbox_held *of;  /* [ranks] */
+    const gci_graph *graph;
+    uint8_t     *down;          /* [edges] it went down */
+    uint16_t     epoch;
+    bool         turns;         /* there was a loss, and epoch is of the last one */
+    bool         untold;        /* one of them came before there was a graph */
+    bool         aborts;
+    gci_notice   abort;
+} gci_inbox;
+
+GCI int  gci_inbox_open(gci_inbox *, gci_env *, int ranks);         /* GC_ERR_NOMEM: to be closed all the same */
+GCI void gci_inbox_close(gci_inbox *);                              /* connections in it are closed */
+GCI int  gci_inbox_graph(gci_inbox *, const gci_graph *);           /* the backbone, which must not go away; GC_ERR_NOMEM */
+GCI void gci_inbox_put(gci_inbox *, const gci_news *);              /* any thread */
+GCI bool gci_inbox_take(gci_inbox *, gci_news *);                   /* false: there is none */
+
+/* ---- link.c: a connection with a queue of whole packets at either side --------------------------------------------- */
+
+enum {
+    GCI_QUEUE_MAX = 8,          /* packets in a send queue */
+    GCI_HEAD_MAX = 256          /* header and payload up to this leave as one piece: cheaper than two */
+};
+typedef struct gci_link gci_link;
+
+typedef struct gci_slot {
+    gci_packet  packet;
+    const void *payload;                /* NULL: none, or in head */
+    void       *token;                  /* of this rank's own packets */
+    void       *copy;                   /* owned: the payload's owner has gone */
+    void       *buffer;                 /* owned, GCI_ROUTED_MAX: a packet on its way */
+    size_t      head_bytes;
+    uint8_t     head[GCI_HEAD_MAX];     /* the header, and a short payload */
+} gci_slot;
+
+/* Who waits for room in the queue of a hop: a link that holds a packet, or this rank itself. */
+typedef struct gci_waiter {
+    struct gci_waiter *next;
+    gci_link *source;                   /* NULL: this rank */
+    bool waits;
+} gci_waiter;
+
+enum gci_passing { GCI_PASS_SKIP, GCI_PASS_DELIVER, GCI_PASS_FORWARD };     /* what becomes of the packet being received */
+
+struct gci_link {
+    int      fd, peer;                  /* fd -1: a hop without a connection */
+    bool     backbone;
+    bool     broken;
+    bool     pumping, pushed;           /* in link_pump; and there is more since it last asked */
+    bool     mute;                      /* sending failed; what the peer sent before may still be read */
+    bool     broke_rules;               /* the peer did */
+    bool     writing;                   /* the poller watches for room */
+    unsigned watched;                   /* events asked of the poller */
+    int      paid;                      /* waits that polling it has ended, towards HOT_AFTER */
+    /* sending: out[0 .. queued), of which the first `gone` bytes of out[0] have left */
+    int      queued;
+    size_t   gone;
+    gci_slot out[GCI_QUEUE_MAX];
+    /* receiving: ahead[from .. to) is read but not taken; in a packet, sink_left then skip_left bytes are to come */
+    size_t   from, to;
+    bool     in_packet;
+    enum gci_passing passing;
+    gci_packet in;
+    uint8_t *sink;
+    size_t   sink_left, skip_left;
+    void    *token;
+    /* of a hop: receiving */
+    void    *buffer;                    /* of the packet being received or held */
+    gci_link *next;                     /* where it goes */
+    bool     holds;                     /* it has come whole, and waits for room there */
+    bool     stopped;                   /* the packet whose header is here cannot begin: of a newer epoch, or no memory */
+    int64_t  stopped_at;
+    bool     again;                     /* may be read on */
+    gci_waiter wait;                    /* while it holds */
+    int      at;                        /* its place among the neighbours in the routes, or -1 */
+    int      offences, failures;        /* connections that broke the rules; that could not be had, one after another */
+    /* of a hop: sending */
+    gci_waiter *waiters, **waiters_end, local; /* for room here; this rank's place among them */
+    int      waiting;
+    uint32_t local_first, local_last;   /* this rank's destinations that go by here: 1 + 2 * rank + metric; 0: none */
+    bool     sent, lost;                /* something, in an epoch: it was written; it may be lost with a connection */
+    uint16_t sent_epoch, lost_epoch;
+    bool     due;                       /* among those with something new */
+    gci_link *next_due, *next_hop;
+    uint64_t relayed;
+    size_t   ahead_room;
+    uint8_t  ahead[];
+};
+
+static inline bool gci_link_is_read(const gci_link *link) { return !link->holds && !link->stopped; }
+
+GCI gci_link *gci_link_new(gci_overlay *, int peer, bool backbone);         /* without a connection; NULL: out of memory */
+GCI int  gci_link_open(gci_overlay *, gci_link *, int fd);                  /* takes fd over; < 0: it is broken */
+GCI void gci_link_close(gci_overlay *, gci_link *);
+GCI void gci_link_break(gci_overlay *, gci_link *, const char *why);        /* marks it, for the driver to tear down */
+GCI int  gci_link_watch(gci_overlay *, gci_link *);                         /* whether it is to be read, or hot, has changed */
+GCI void gci_link_writing(gci_overlay *, gci_link *, bool writing);
+GCI void gci_link_heat(gci_overlay *, gci_link *);                          /* NULL: none is hot */
+GCI void gci_link_forget(gci_overlay *, gci_link *, int dest);
+GCI void gci_link_skip(gci_link *);
+GCI int  gci_link_vector(const gci_link *, struct iovec[2 * GCI_QUEUE_MAX]);
+GCI ssize_t gci_link_receive(gci_overlay *, gci_link *, bool *all);
+GCI void gci_slot_settle(gci_link *);
+GCI void gci_slot_encode(gci_slot *);
+GCI bool gci_slot_keep(gci_overlay *, gci_link *, gci_slot *);
+GCI void gci_slot_free(gci_overlay *, gci_slot *);
+GCI void *gci_buffer_take(gci_overlay *);                                   /* GCI_ROUTED_MAX bytes; NULL: out of memory */
+GCI void gci_buffer_give(gci_overlay *, void *buffer);
+
+/* ---- forward.c: packets through links ------------------------------------------------------------------------------ */
+
+GCI gci_link *gci_hop_get(gci_overlay *, int peer);                         /* made if need be; NULL: out of memory */
+GCI void gci_hop_place(gci_overlay *, gci_link *hop);                       /* routes have changed */
+GCI bool gci_hop_is_wanted(const gci_overlay *, int peer);
+GCI bool gci_hop_has_lost(const gci_overlay *, const gci_link *hop);
+GCI void gci_hop_due(gci_overlay *, gci_link *hop);                         /* gci_hops_pump is to look at it */
+GCI void gci_hops_pump(gci_overlay *);
+GCI void gci_hops_go_on(gci_overlay *);
+GCI void gci_hops_turn(gci_overlay *);                                      /* a new epoch */
+GCI gci_link *gci_route_hop(const gci_overlay *, enum gci_metric, int dest);
+GCI void gci_route_push(gci_overlay *, int peer);                           /* this rank has something for it */
+GCI bool gci_link_pump(gci_overlay *, gci_link *);
+GCI void gci_link_parse(gci_overlay *, gci_link *);
+GCI bool gci_link_read(gci_overlay *, gci_link *);
+
+/* What overlay.c does for them. */
+GCI const gci_routes *gci_overlay_tables(gci_overlay *);                    /* of this epoch; NULL: no memory, or no backbone */
+GCI void gci_overlay_ask(gci_overlay *, int peer, int kind);                /* control, for a link */
+GCI void gci_overlay_errand(gci_overlay *);                                 /* the driver has something to do */
+GCI void gci_overlay_alarm(gci_overlay *, int64_t at);                      /* gci_links_tick has, then */
+/* A packet for this rank: where its bytes go. link->passing tells whether it is delivered. */
+GCI void gci_route_deliver(gci_overlay *, gci_link *, void **sink, size_t *sink_bytes);
+
+/* ---- overlay.c, what it shares with those and drive.c, all of it inside the world's monitor but for the inbox -------- */
+
+#define GCI_OVERLAY_PAUSE (10 * (int64_t)GCI_NS_PER_MS)     /* between two tries of what memory has failed; between restarts */
+
+typedef struct gci_overlay_peer {
+    gci_link *own, *hop;
+    uint32_t seen[2], own_id;           /* links so far, by kind; the last of its own */
+    bool     asked[2], unasked[2];      /* by kind; no memory to ask: tried again */
+    bool     routed;                    /* the way is the route ... */
+    bool     was_routed;                /* ... or was, in this epoch */
+    bool     over;                      /* no way any more: it is gone, or was given up */
+    bool     gone;
+    bool     fallen;                    /* the way has ended, and above has not been told */
+    bool     turning;                   /* one way ends because the next is here: do not look for any */
+    bool     wants;                     /* something is for it, and it has no way */
+    bool     hurry;                     /* it had a route when the epoch ended */
+    bool     refused;                   /* no link of its own in this epoch */
+    bool     ignored;                   /* it began a route in this epoch, which was not taken */
+    bool     listed[GCI_METRICS];
+    uint8_t  lost;                      /* links of its own, up to LOST_MAX */
+    uint32_t after[GCI_METRICS];        /* the next in the list of a hop */
+    int64_t  patience;                  /* until when its own link is waited for; 0: not yet, -1: not any more */
+} gci_overlay_peer;
 
 struct gci_overlay {
     gci_env     *env;
@@ -841,19 +1010,19 @@ struct gci_overlay {
     gc_stats    *stats;
     int          rank, ranks, queue_max;
     int          poller, waker;
-    struct overlay_peer *peer;  /* [ranks] */
+    gci_overlay_peer *peer;     /* [ranks] */
     int          broken;        /* links to tear down */
-    struct gci_link *hot;       /* of a pair's own: not watched for reading, but polled; or NULL */
+    gci_link    *hot;           /* of a pair's own: not watched for reading, but polled; or NULL */
     /* links of a pair's own */
     int          owns, max_owns;        /* max_owns 0: any number */
     bool         direct, full;          /* may be asked for at all; control has been told to take no more */
     uint8_t     *unreachable;   /* [hosts] no rank there could be connected; or NULL */
     /* the backbone */
-    struct gci_link *hops;      /* links to neighbours, also those whose connection is still to come */
+    gci_link    *hops;          /* links to neighbours, also those whose connection is still to come */
     int          hop_count;
     void        *spare;         /* buffers of GCI_ROUTED_MAX bytes, a list through their first word ... */
     int          buffers;       /* ... and how many there are, used ones too: at most three a hop */
-    struct gci_link *due;       /* links with something new to be sent */
+    gci_link    *due;           /* links with something new to be sent */
     /* routes and epochs */
     gci_graph    graph;         /* with what has gone down since; no nodes: there is none */
     gci_numbering first, fresh; /* of the whole graph; of what is left, if that does not hold any more */
@@ -875,17 +1044,7 @@ struct gci_overlay {
     bool         inside;        /* the driver is at work: no need to wake it */
     bool         started;       /* links can be asked for; before, news wait */
     int64_t      alarm;         /* when the clock brings one of these */
-    /* the inbox */
-    gci_monitor *inbox_lock;
-    struct overlay_news *inbox, **inbox_end;
-    uint8_t     *held_down;     /* [edges] news that it went down could not be kept */
-    uint16_t     held_epoch;
-    bool         held_turn;     /* of which this is the last */
-    bool         untold;        /* such a piece of news came before there was a graph */
-    bool         held;          /* some peer has news of which only the gist could be kept */
-    bool         held_abort;    /* and that somebody aborts */
-    gci_notice   abort;
-    atomic_bool  has_news;
+    gci_inbox    inbox;
     /* drive.c: who waits, and how */
     enum gci_progress progress;
     int          asleep;        /* threads in the poller */

@@ -16,6 +16,7 @@
 
 #include "gridcomm_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { PEER_ME = 0, PEER_RANK = 1, PEER_RANKS_MAX = 4,
@@ -37,6 +38,7 @@ typedef struct peer_link {
     uint8_t  head[GCI_HEADER_BYTES];    /* of what the library says: the packet that is coming */
     size_t   head_bytes, body_left;
     gci_packet packet;
+    bool     stale;                     /* of an epoch that has ended: nobody listens */
     bool     resumed;                   /* its first packet has come */
     uint16_t epoch;                     /* of what it said last */
 } peer_link;
@@ -89,10 +91,14 @@ typedef struct peer {
     gc_comm    *comm;
 } peer;
 
-static inline void peer_must(bool held)
+#define peer_must(held) peer_held((held), #held, __FILE__, __LINE__)
+
+static inline void peer_held(bool held, const char *what, const char *file, int line)
 {
-    if (!held)
-        abort();
+    if (held)
+        return;
+    fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, what);
+    abort();
 }
 
 /* The byte at a place of the message with that key. */
@@ -133,6 +139,12 @@ static inline void peer_hear_begin(peer *p, peer_link *link)
     const gci_packet *k = &link->packet;
     peer_must(gci_packet_decode(&link->packet, link->head) == GC_OK);
     peer_must(k->source == PEER_ME && k->dest == PEER_RANK && k->length <= p->most);
+    link->body_left = k->length;
+    link->stale = (int16_t)(p->epoch - k->epoch) > 0;
+    if (link->stale) {                  /* the library has yet to hear of the present one */
+        peer_must(p->routed);
+        return;
+    }
     if (k->epoch != link->epoch) {      /* a new epoch begins with a RESUME, too */
         peer_must(p->routed && k->epoch == p->epoch);
         link->epoch = k->epoch;
@@ -141,7 +153,6 @@ static inline void peer_hear_begin(peer *p, peer_link *link)
     bool resume = k->type == GCI_STATE && k->flags & GCI_FLAG_RESUME;
     peer_must(resume != link->resumed);
     link->resumed = true;
-    link->body_left = k->length;
     peer_sent *s = k->seq < PEER_LEDGER ? &p->sent[k->seq] : NULL;
     if (k->type == GCI_ENVELOPE && k->flags & GCI_FLAG_AGAIN)
         peer_must(k->seq < p->got && k->length == 0);
@@ -161,7 +172,7 @@ static inline void peer_hear_bytes(peer *p, peer_link *link, const uint8_t *data
     const gci_packet *k = &link->packet;
     peer_sent *s = k->seq < PEER_LEDGER ? &p->sent[k->seq] : NULL;
     uint64_t at = (k->type == GCI_CHUNK ? k->total : 0) + (k->length - link->body_left);
-    for (size_t i = 0; s && s->patterned && i < bytes; i++) {
+    for (size_t i = 0; s && s->patterned && !link->stale && i < bytes; i++) {
         uint8_t key = (uint8_t)(data[i] - peer_byte(0, at + i));
         peer_must(!s->keyed || s->key == key);
         s->keyed = true;
@@ -219,7 +230,8 @@ static inline void peer_hear(peer *p, peer_link *link, const uint8_t *data, size
         bytes -= take;
         if (link->head_bytes == GCI_HEADER_BYTES && link->body_left == 0) {
             link->head_bytes = 0;
-            peer_hear_end(p, &link->packet);
+            if (!link->stale)
+                peer_hear_end(p, &link->packet);
         }
     }
 }
