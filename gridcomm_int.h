@@ -14,7 +14,10 @@
  *   request.c      requests: their life and completion
  *   comm.c         what a communicator knows: members, who is gone, the last error
  *   drive.c        who runs the I/O loop: polling, sleeping, the I/O thread, a poller of the user's own
- *   overlay.c      links, packets, fixed-buffer forwarding
+ *   overlay.c      ways to peers, epochs, what control's news mean for them
+ *   forward.c      packets through links: sent, received, passed on with fixed buffers
+ *   link.c         a connection with a queue of whole packets at either side
+ *   inbox.c        news from control's thread, none of which may be lost
  *   control.c      the control thread: its loop, requests for links, how a rank is reached
  *   mesh.c         the end of the start: the backbone, as far as it can be had
  *   life.c         control connections: life and death, notices, epochs, the goodbye
@@ -253,6 +256,7 @@ GCI int  gci_number(gci_env *, const gci_graph *, const gci_topo *, enum gci_rou
 GCI void gci_numbering_free(gci_env *, gci_numbering *);
 /* With links gone down since: does every pair that is still connected still have a legal path? (unrestricted: always) */
 GCI bool gci_numbering_holds(const gci_graph *, const gci_numbering *, int32_t scratch[]);      /* scratch: [3 * nodes] */
+/* GC_ERR_NOMEM, GC_ERR_UNSUPPORTED: more than 65,535 neighbours, GC_ERR_ARG: the numbering is of another graph. */
 GCI int  gci_routes_make(gci_env *, const gci_graph *, const gci_topo *, const gci_numbering *, int self, gci_routes *);
 GCI void gci_routes_free(gci_env *, gci_routes *);
 /* from: index of the neighbour that it came from, -1: it starts here. Index of the neighbour it goes to, or -1. Never back
@@ -749,7 +753,7 @@ GCI void      gci_mesh_round(gci_control *, gci_dial *);        /* a dial to a n
 GCI bool      gci_mesh_frame(gci_control *, gci_conn *, unsigned kind, unsigned flag, const uint8_t *, size_t);    /* false: not of this room */
 GCI void      gci_mesh_refill(gci_control *, gci_conn *);
 
-/* ---- overlay.c: links, packets, fixed-buffer forwarding ---------------------------------------------------------- */
+/* ---- overlay.c: packets, and ways to peers ----------------------------------------------------------------------- */
 
 /* A packet: 48 bytes of header, then `length` bytes of payload. The same on every link, direct or relayed.
  *   0 type  1 flags  2 epoch  4 source  8 dest  12 length  16 ack  20 credit  22 window  24 seq  28 context  32 tag
@@ -891,7 +895,7 @@ struct gci_link {
     int      fd, peer;                  /* fd -1: a hop without a connection */
     bool     backbone;
     bool     broken;
-    bool     pumping, pushed;           /* in link_pump; and there is more since it last asked */
+    bool     pumping, pushed;           /* in gci_link_pump; and there is more since it last asked */
     bool     mute;                      /* sending failed; what the peer sent before may still be read */
     bool     broke_rules;               /* the peer did */
     bool     writing;                   /* the poller watches for room */

@@ -7,8 +7,9 @@
  * memory stays within its budget and nothing is left at the end. The link to a peer that keeps the rules stays up.
  * SPDX-License-Identifier: MIT
  *
- * covers: overlay.c ^(gci_packet_decode|link_parse|packet_begin|packet_end|link_receive|link_read)$
- * covers: overlay.c ^(routed_is_sound|route_deliver|route_resume|route_pass|route_fail|packet_forward|hop_stop)$
+ * covers: link.c ^(gci_packet_decode|gci_link_receive)$
+ * covers: forward.c ^(gci_link_parse|packet_begin|packet_end|gci_link_read|routed_is_sound|route_pass|packet_forward|hop_stop)$
+ * covers: overlay.c ^(gci_route_deliver|route_resume|route_fail)$
  * covers: p2p.c ^(hear|granted|finished|repeated|envelope_new|envelope_begin|envelope_end|chunk_begin|gci_packet_begin|gci_packet_end)$
  * covers: p2p.c ^(resumed|asked|granted_early|open_message|gci_message_settle|sent_acknowledged)$
  */
