@@ -1,7 +1,7 @@
-/* backbone.c: which ranks keep links to each other, so that the job holds together (pure).
+/* backbone.c: which ranks wish for links to each other, so that the job holds together (pure).
  * SPDX-License-Identifier: MIT
  *
- * THE CHOICE is a function of (topology, density, seed) in integers alone, so all ranks, whatever their processors, come to
+ * The choice is a function of (topology, density, seed) in integers alone, so all ranks, whatever their processors, come to
  * the same graph without a word. It has two layers.
  *
  * 1. The skeleton. In the block order of topo.c neighbours are linked, and the first and the last of every cluster:
@@ -18,32 +18,18 @@
  *
  *      own block [. . u .]  the rest of the tier [x x x x|x x x x]     u, third of four, begins at the third quarter
  *
- *    d is the least whose links are as many as asked for; the surplus is left out by chance: each distant draw is kept with
- *    a probability q, and one that leaves the site with q * q, so that sparse graphs spare the wide area first. q is found
- *    from the expected number of links; if that was off, because clusters are unequal, once more from what came out. d is 2
- *    at least, so below 4.5.1's own least density it is q alone that falls; with q = 0 the rings and the 2 closest are left.
- *
- * THE REPAIR looks at what could be had and proposes what to try next; it is a function of the graph alone, in which every
- * failed try stands as a link that is down. Islands that must get a link to the outside are: first, the components but
- * the largest; once the graph is connected, the leaves of its tree of blocks (what hangs on the rest by one node). Each
- * island, small ones first, proposes the link with the best chance, the graph is looked at as if that link were up, and so
- * on until nothing is left to mend or `max` proposals are made. The chance of a link between hosts h of site A and g of
- * site B is the mean of what has been seen between A and B, h and B, A and g, each as (up + 1) / (tries + 2). So what was
- * never tried comes behind what has worked and before what has failed. An island whose chances are poor, or that has failed
- * often, makes many proposals at once: a round of tries costs seconds, a try more costs next to nothing.
- *
- * It ends. A pair of ranks is tried once; a pair of hosts twice in vain, and twice more per link that it has; a host has
- * at most MEND_PATIENCE failures per rank on behalf of its own island. To be rid of cut nodes, which may be impossible, no
- * pair of hosts is tried again, none whose chance is below 1 / MEND_DESPAIR, and none of which both have failed twice with
- * the other's site, and twice more per link that they have there. Up to MEND_PAIRS pairs of hosts per island all are
- * looked at, so up to 64 hosts whatever can be joined is joined; of more pairs, a sample that changes with every try.
+ *    d is the least for which that gives as many links as are asked for; the surplus is left out by chance. Each distant
+ *    draw has a number in 1 .. 65536, one that leaves the site the greater of two, and stands if it is at most q. So if q is
+ *    the part of the draws that is kept, of those over wide areas it is q * q: sparse graphs spare them first. Which q gives
+ *    so many links is counted. d is 2 at least, so below 4.5.1's own least density it is q alone that falls; with q = 0 the
+ *    rings and the 2 closest are left. From d = sqrt(n) on there are few ranges and most links are to the d closest, which
+ *    always stand: then there can be as many links too many as one more of the closest makes, one of each rank.
  */
 #include "gridcomm_int.h"
 
-enum { BACKBONE_ONE = 65536,    /* a probability of 1 */
+enum { BACKBONE_ONE = 65536,    /* keys of draws: 1 to this */
        BACKBONE_MILLION = 1000000,  /* densities count in millionths, so that all ranks round alike */
        BACKBONE_FIRST_ROOM = 1024,  /* links of a first allocation */
-       BACKBONE_NEAR = 32, BACKBONE_TRIES = 4,      /* a choice that misses the density by more than 1/32 is made anew */
        BACKBONE_WAN = 1, BACKBONE_LAN = 2, BACKBONE_HOST = 3 };
 
 /* Costs, in units of 100 ns and ps per byte. They order ways, they do not predict times. */
@@ -52,211 +38,6 @@ enum { BACKBONE_HOST_LATENCY = 100, BACKBONE_LAN_LATENCY = 500, BACKBONE_WAN_LAT
        BACKBONE_NIC_SPEED = 1000, BACKBONE_HOST_SPEED = 20000, BACKBONE_WAN_SPEED = 100 };          /* Mbit/s */
 
 static inline int32_t backbone_least(int32_t a, int32_t b) { return a < b ? a : b; }
-
-static bool backbone_up(const gci_edge *e)
-{
-    return e->cost[GCI_LATENCY] != 0;
-}
-
-/* ---- graphs ------------------------------------------------------------------------------------------------------ */
-
-GCI int gci_graph_add(gci_env *env, gci_graph *g, const gci_edge *edge)
-{
-    gci_edge e = *edge, *grown;
-    int low = 0, high = g->edges;
-    if (e.a > e.b) {
-        e.a = edge->b;
-        e.b = edge->a;
-    }
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        const gci_edge *m = &g->edge[middle];
-        if (m->a < e.a || (m->a == e.a && m->b < e.b))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == g->edges || g->edge[low].a != e.a || g->edge[low].b != e.b) {
-        if (!(grown = gci_realloc(env, g->edge, ((size_t)g->edges + 1) * sizeof e)))
-            return GC_ERR_NOMEM;
-        g->edge = grown;
-        memmove(g->edge + low + 1, g->edge + low, (size_t)(g->edges - low) * sizeof e);
-        g->edges++;
-    }
-    g->edge[low] = e;
-    return GC_OK;
-}
-
-/* Union-find in the array itself; the root of a set is its smallest member. */
-static int32_t backbone_root(int32_t set[], int32_t x)
-{
-    while (set[x] != x)
-        x = set[x] = set[set[x]];
-    return x;
-}
-
-static void backbone_unite(int32_t set[], int32_t a, int32_t b)
-{
-    a = backbone_root(set, a);
-    b = backbone_root(set, b);
-    if (a < b)
-        set[b] = a;
-    else
-        set[a] = b;
-}
-
-/* Roots become numbers. One pass: whoever stands behind its root finds the number already there. */
-static int backbone_number(int32_t set[], int32_t n)
-{
-    int32_t sets = 0;
-    for (int32_t x = 0; x < n; x++)
-        set[x] = backbone_root(set, x);
-    for (int32_t x = 0; x < n; x++)
-        set[x] = set[x] == x ? sets++ : set[set[x]];
-    return sets;
-}
-
-GCI int gci_graph_parts(const gci_graph *g, int32_t part[])
-{
-    for (int32_t x = 0; x < g->nodes; x++)
-        part[x] = x;
-    for (int i = 0; i < g->edges; i++)
-        if (backbone_up(&g->edge[i]))
-            backbone_unite(part, g->edge[i].a, g->edge[i].b);
-    return backbone_number(part, g->nodes);
-}
-
-/* Links as pairs of nodes, and each node's: to[at[x]] .. to[at[x + 1] - 1]. */
-static void backbone_stars(int32_t n, const int32_t *link, int32_t links, int32_t at[], int32_t to[])
-{
-    memset(at, 0, ((size_t)n + 1) * sizeof *at);
-    for (int32_t i = 0; i < 2 * links; i++)
-        at[link[i] + 1]++;
-    for (int32_t x = 0; x < n; x++)
-        at[x + 1] += at[x];
-    for (int32_t i = 0; i < 2 * links; i++)
-        to[at[link[i]]++] = link[i ^ 1];
-    for (int32_t x = n; x > 0; x--)
-        at[x] = at[x - 1];
-    at[0] = 0;
-}
-
-/* The blocks (biconnected parts) of a graph and the nodes that cut it. */
-typedef struct backbone_blocks {
-    int32_t *at, *to;           /* the stars */
-    int32_t *number, *low, *parent, *next, *stack;
-    int32_t *start, *member;    /* [blocks + 1], [at most 2 n]: the nodes of each block, cut nodes in several */
-    uint8_t *cut;
-    int32_t  blocks, depth, count;
-} backbone_blocks;
-
-static int backbone_blocks_make(gci_env *env, int32_t n, int32_t links, backbone_blocks *b)
-{
-    size_t nodes = (size_t)n + 1;
-    int32_t *block = gci_alloc(env, (9 * nodes + 2 * (size_t)links) * sizeof *block + nodes);
-    *b = (backbone_blocks){ 0 };
-    if (!block)
-        return GC_ERR_NOMEM;
-    b->at = block;
-    b->number = block + nodes;
-    b->low = block + 2 * nodes;
-    b->parent = block + 3 * nodes;
-    b->next = block + 4 * nodes;
-    b->stack = block + 5 * nodes;
-    b->start = block + 6 * nodes;
-    b->member = block + 7 * nodes;
-    b->to = block + 9 * nodes;
-    b->cut = (uint8_t *)(b->to + 2 * (size_t)links);
-    return GC_OK;
-}
-
-/* All beneath x is done; its parent p closes a block if nothing of it reaches above p. */
-static void backbone_close(backbone_blocks *b, int32_t x, int32_t p, int32_t root)
-{
-    b->low[p] = backbone_least(b->low[p], b->low[x]);
-    if (b->low[x] < b->number[p])
-        return;
-    int32_t *end = b->member + b->start[b->blocks], node;
-    do
-        *end++ = node = b->stack[--b->depth];
-    while (node != x);
-    *end++ = p;
-    b->start[++b->blocks] = (int32_t)(end - b->member);
-    if (p != root)
-        b->cut[p] = 1;
-}
-
-/* Depth-first from a root, without recursion (Hopcroft and Tarjan 1973). A root cuts if it has two children. */
-static void backbone_search(backbone_blocks *b, int32_t root)
-{
-    int32_t x = root, children = 0;
-    b->parent[root] = -1;
-    b->number[root] = b->low[root] = ++b->count;
-    b->depth = 0;
-    for (;;) {
-        if (b->next[x] < b->at[x + 1]) {
-            int32_t y = b->to[b->next[x]++];
-            if (b->number[y] == 0) {
-                b->parent[y] = x;
-                b->number[y] = b->low[y] = ++b->count;
-                b->stack[b->depth++] = y;
-                children += x == root;
-                x = y;
-            } else
-                b->low[x] = backbone_least(b->low[x], b->number[y]);    /* y the parent: changes nothing, see backbone_close */
-        } else if (x == root)
-            break;
-        else {
-            backbone_close(b, x, b->parent[x], root);
-            x = b->parent[x];
-        }
-    }
-    b->cut[root] = children > 1;
-}
-
-/* Finds them all; how many nodes cut. No link may stand twice. */
-static int backbone_blocks_find(backbone_blocks *b, int32_t n, const int32_t *link, int32_t links)
-{
-    int cuts = 0;
-    backbone_stars(n, link, links, b->at, b->to);
-    memset(b->number, 0, (size_t)n * sizeof *b->number);
-    memset(b->cut, 0, (size_t)n);
-    memcpy(b->next, b->at, (size_t)n * sizeof *b->next);
-    b->blocks = b->count = b->start[0] = 0;
-    for (int32_t x = 0; x < n; x++)
-        if (b->number[x] == 0)
-            backbone_search(b, x);
-    for (int32_t x = 0; x < n; x++)
-        cuts += b->cut[x];
-    return cuts;
-}
-
-/* The links that are up, as pairs of nodes; room for so many more. NULL: out of memory. */
-static int32_t *backbone_links(gci_env *env, const gci_graph *g, int more, int32_t *links)
-{
-    int32_t *link = gci_alloc(env, 2 * ((size_t)g->edges + (size_t)more + 1) * sizeof *link);
-    *links = 0;
-    for (int i = 0; link && i < g->edges; i++)
-        if (backbone_up(&g->edge[i])) {
-            link[2 * *links] = g->edge[i].a;
-            link[2 * (*links)++ + 1] = g->edge[i].b;
-        }
-    return link;
-}
-
-GCI int gci_graph_cuts(gci_env *env, const gci_graph *g, uint8_t cut[])
-{
-    backbone_blocks b = { 0 };
-    int32_t links, *link = backbone_links(env, g, 0, &links);
-    int cuts = GC_ERR_NOMEM;
-    if (link && backbone_blocks_make(env, g->nodes, links, &b) == GC_OK) {
-        cuts = backbone_blocks_find(&b, g->nodes, link, links);
-        memcpy(cut, b.cut, (size_t)g->nodes);
-    }
-    gci_free(env, b.at);
-    gci_free(env, link);
-    return cuts;
-}
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
@@ -288,31 +69,23 @@ GCI void gci_backbone_cost(const gci_topo *t, const uint32_t speed[], gci_edge *
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
+typedef struct backbone_link { int32_t a, b, key; } backbone_link;    /* key: the least q with which it stands */
+
 typedef struct backbone_chooser {
     gci_env  *env;
     const gci_topo *topo;
-    int32_t  *link;             /* pairs of nodes, not sorted, some twice */
+    backbone_link *link;        /* not sorted, some twice, until they are tidied */
     size_t    links, room;
     int32_t  *site;             /* [nodes] */
-    int32_t  *of_size;          /* [nodes + 1] how many nodes stand in sites of that many nodes */
-    uint32_t *drawn;            /* [nodes] who drew it last, + 1 */
+    uint32_t *drawn;            /* [nodes + 1] who drew it last, + 1 */
     int32_t   d;
-    uint32_t  keep;             /* q: the part of the draws that is kept, of BACKBONE_ONE */
-    uint64_t  random;
+    uint64_t  seed, random;
     bool      failed;
 } backbone_chooser;
 
-/* SplitMix64 (Steele, Lea and Flood 2014): state in, number out. */
-static uint64_t backbone_mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 static uint32_t backbone_random(backbone_chooser *c)
 {
-    return (uint32_t)(backbone_mix(c->random += UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+    return (uint32_t)(gci_mix(c->random += UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
 static int32_t backbone_below(backbone_chooser *c, int64_t n)
@@ -320,11 +93,11 @@ static int32_t backbone_below(backbone_chooser *c, int64_t n)
     return (int32_t)((uint64_t)backbone_random(c) * (uint64_t)n >> 32);
 }
 
-static void backbone_link(backbone_chooser *c, int32_t a, int32_t b)
+static void backbone_add(backbone_chooser *c, int32_t a, int32_t b, int32_t key)
 {
     if (c->links == c->room) {
         size_t room = c->room ? 2 * c->room : BACKBONE_FIRST_ROOM;
-        int32_t *grown = c->failed || room > INT32_MAX / 2 ? NULL : gci_realloc(c->env, c->link, 2 * room * sizeof *grown);
+        backbone_link *grown = c->failed || room > INT32_MAX / 2 ? NULL : gci_realloc(c->env, c->link, room * sizeof *grown);
         if (!grown) {
             c->failed = true;
             return;
@@ -332,8 +105,7 @@ static void backbone_link(backbone_chooser *c, int32_t a, int32_t b)
         c->link = grown;
         c->room = room;
     }
-    c->link[2 * c->links] = a < b ? a : b;
-    c->link[2 * c->links++ + 1] = a < b ? b : a;
+    c->link[c->links++] = (backbone_link){ a < b ? a : b, a < b ? b : a, key };
 }
 
 /* The i-th closest node to x, i = 1 .. nodes - 1. */
@@ -351,8 +123,7 @@ static int32_t backbone_closest(const gci_topo *t, int32_t x, int32_t i)
     return t->order[t->first[c] + behind % t->size[c]];
 }
 
-/* Numbers sites in block order: the clusters below the root; hosts that stand there themselves are one. */
-static int32_t backbone_sites(const gci_topo *t, int32_t site[])
+GCI int32_t gci_backbone_sites(const gci_topo *t, int32_t site[])
 {
     int32_t sites = 0, before = -1;
     for (int32_t i = 0; i < t->nodes; i++) {
@@ -369,68 +140,30 @@ static int32_t backbone_sites(const gci_topo *t, int32_t site[])
     return sites;
 }
 
-/* Links to be expected, by the chance that at least one end of each pair draws the other: of the i-th closest of x, x is
- * about the i-th closest too. */
-static uint64_t backbone_expect(const backbone_chooser *c, int32_t d, uint32_t keep)
-{
-    int64_t others = c->topo->nodes - 1;
-    uint64_t twice = 0, wide_keep = (uint64_t)keep * keep / BACKBONE_ONE;
-    for (int32_t size = 1; size <= c->topo->nodes; size++) {
-        uint64_t each = (uint64_t)backbone_least(d, (int32_t)others) * BACKBONE_ONE;
-        if (c->of_size[size] == 0)
-            continue;
-        for (int64_t low = d; low < others; low *= d) {
-            int64_t high = low * d < others ? low * d : others, inner = high < size - 1 ? high : size - 1;
-            uint64_t share = (uint64_t)d * BACKBONE_ONE / (uint64_t)(low * (d - 1));
-            uint64_t near_chance = share * keep / BACKBONE_ONE, wide_chance = share * wide_keep / BACKBONE_ONE;
-            uint64_t near = inner > low ? (uint64_t)(inner - low) : 0;
-            each += near * (2 * near_chance - near_chance * near_chance / BACKBONE_ONE);
-            each += ((uint64_t)(high - low) - near) * (2 * wide_chance - wide_chance * wide_chance / BACKBONE_ONE);
-        }
-        twice += (uint64_t)c->of_size[size] * (each / 16);      /* 64 bits hold it up to 2^24 nodes */
-    }
-    return twice / (2 * BACKBONE_ONE / 16);
-}
-
-/* Sets d and keep for so many links. */
-static void backbone_tune(backbone_chooser *c, uint64_t wanted)
-{
-    uint32_t low = 0, high = BACKBONE_ONE;
-    c->d = 2;
-    while (c->d < c->topo->nodes - 1 && backbone_expect(c, c->d, BACKBONE_ONE) < wanted)
-        c->d++;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (backbone_expect(c, c->d, middle) < wanted)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    c->keep = low;
-}
-
 static void backbone_skeleton(backbone_chooser *c)
 {
     const gci_topo *t = c->topo;
     for (int32_t i = 0; i + 1 < t->nodes; i++)
-        backbone_link(c, t->order[i], t->order[i + 1]);
+        backbone_add(c, t->order[i], t->order[i + 1], 0);
     for (int32_t k = 0; k < t->clusters; k++)
         if (t->size[k] > 2)
-            backbone_link(c, t->order[t->first[k]], t->order[t->first[k] + t->size[k] - 1]);
+            backbone_add(c, t->order[t->first[k]], t->order[t->first[k] + t->size[k] - 1], 0);
 }
 
-/* Draws `draws` of the (low, high]-th closest to x, each at most once (Floyd's way), and keeps some. */
+/* Draws `draws` of the (low, high]-th closest to x, each at most once (Floyd's way). */
 static void backbone_draw(backbone_chooser *c, int32_t x, int32_t low, int32_t high, int32_t draws)
 {
-    uint32_t wide_keep = (uint32_t)((uint64_t)c->keep * c->keep / BACKBONE_ONE), mark = (uint32_t)x + 1;
+    uint32_t mark = (uint32_t)x + 1;
     for (int32_t last = high - low - draws; last < high - low; last++) {
         int32_t pick = backbone_below(c, (int64_t)last + 1);
         if (c->drawn[low + pick] == mark)
             pick = last;
         c->drawn[low + pick] = mark;
         int32_t y = backbone_closest(c->topo, x, low + pick + 1);
-        if (backbone_random(c) >> 16 < (c->site[x] == c->site[y] ? c->keep : wide_keep))
-            backbone_link(c, x, y);
+        uint32_t two = backbone_random(c), key = two >> 16;
+        if (c->site[x] != c->site[y] && key < two % BACKBONE_ONE)
+            key = two % BACKBONE_ONE;
+        backbone_add(c, x, y, (int32_t)key + 1);
     }
 }
 
@@ -438,7 +171,7 @@ static void backbone_select(backbone_chooser *c, int32_t x)
 {
     int64_t others = c->topo->nodes - 1, d = c->d;
     for (int32_t i = 1; i <= d && i <= others; i++)
-        backbone_link(c, x, backbone_closest(c->topo, x, i));
+        backbone_add(c, x, backbone_closest(c->topo, x, i), 0);
     for (int64_t low = d; low < others; low *= d) {
         int64_t whole = low * (d - 1), high = low * d < others ? low * d : others;
         int64_t draws = d * (high - low) / whole, rest = d * (high - low) % whole;
@@ -449,40 +182,74 @@ static void backbone_select(backbone_chooser *c, int32_t x)
     }
 }
 
-/* Sorts by one end, stably: by the second, then by the first, and the links stand in order. */
-static void backbone_sort(int32_t n, const int32_t *from, int32_t *to, size_t links, size_t end, uint32_t *count)
+/* Sorts by one end, stably: by b, then by a, and the links stand in order. */
+static void backbone_sort(int32_t n, const backbone_link *from, backbone_link *to, size_t links, bool by_b, uint32_t *count)
 {
     memset(count, 0, ((size_t)n + 1) * sizeof *count);
     for (size_t i = 0; i < links; i++)
-        count[from[2 * i + end] + 1]++;
+        count[(by_b ? from[i].b : from[i].a) + 1]++;
     for (int32_t x = 0; x < n; x++)
         count[x + 1] += count[x];
-    for (size_t i = 0; i < links; i++) {
-        size_t at = count[from[2 * i + end]]++;
-        to[2 * at] = from[2 * i];
-        to[2 * at + 1] = from[2 * i + 1];
-    }
+    for (size_t i = 0; i < links; i++)
+        to[count[by_b ? from[i].b : from[i].a]++] = from[i];
 }
 
-/* Sorts the links and keeps each once. */
+/* Sorts the links and keeps each once, with the least of its keys. */
 static void backbone_tidy(backbone_chooser *c)
 {
-    int32_t n = c->topo->nodes, *other = gci_alloc(c->env, 2 * (c->links + 1) * sizeof *other);
-    size_t kept = 0;
+    int32_t n = c->topo->nodes;
+    backbone_link *other = gci_alloc(c->env, (c->links + 1) * sizeof *other), *last = NULL;
     if (!other || c->failed) {
         gci_free(c->env, other);
         c->failed = true;
         return;
     }
-    backbone_sort(n, c->link, other, c->links, 1, c->drawn);
-    backbone_sort(n, other, c->link, c->links, 0, c->drawn);
+    backbone_sort(n, c->link, other, c->links, true, c->drawn);
+    backbone_sort(n, other, c->link, c->links, false, c->drawn);
     memset(c->drawn, 0, ((size_t)n + 1) * sizeof *c->drawn);
     gci_free(c->env, other);
+    size_t all = c->links;
+    c->links = 0;
+    for (const backbone_link *l = c->link; l < c->link + all; l++) {
+        if (!last || last->a != l->a || last->b != l->b) {
+            last = &c->link[c->links++];
+            *last = *l;
+        } else
+            last->key = backbone_least(last->key, l->key);
+    }
+}
+
+/* All that 4.5.1 gives with this d, and the skeleton. How many links that is. */
+static size_t backbone_generate(backbone_chooser *c, int32_t d)
+{
+    c->d = d;
+    c->random = c->seed;
+    c->links = 0;
+    backbone_skeleton(c);
+    for (int32_t x = 0; x < c->topo->nodes && !c->failed; x++)
+        backbone_select(c, x);
+    backbone_tidy(c);
+    return c->links;
+}
+
+/* Leaves out links until so many are left: those whose key exceeds q. */
+static void backbone_thin(backbone_chooser *c, uint64_t wanted)
+{
+    uint32_t *count = gci_alloc(c->env, (BACKBONE_ONE + 1) * sizeof *count);
+    int32_t q = 0;
+    size_t kept = 0;
+    if (!count) {
+        c->failed = true;
+        return;
+    }
     for (size_t i = 0; i < c->links; i++)
-        if (i == 0 || memcmp(&c->link[2 * i], &c->link[2 * (kept - 1)], 2 * sizeof *c->link) != 0) {
-            memmove(&c->link[2 * kept], &c->link[2 * i], 2 * sizeof *c->link);
-            kept++;
-        }
+        count[c->link[i].key]++;
+    for (uint64_t sum = count[0]; sum < wanted && q < BACKBONE_ONE; )
+        sum += count[++q];
+    gci_free(c->env, count);
+    for (size_t i = 0; i < c->links; i++)
+        if (c->link[i].key <= q)
+            c->link[kept++] = c->link[i];
     c->links = kept;
 }
 
@@ -497,34 +264,32 @@ static uint64_t backbone_wanted(uint64_t n, double density)
     return wanted < pairs ? wanted : pairs;
 }
 
+/* The least d with enough links is sought by doubling, then halving the distance to one that has too few. */
 static void backbone_choose_links(backbone_chooser *c, uint64_t wanted)
 {
-    uint64_t n = (uint64_t)c->topo->nodes;
-    if (wanted >= n * (n - 1) / 2) {
-        for (int32_t a = 0; a < c->topo->nodes && !c->failed; a++)
-            for (int32_t b = a + 1; b < c->topo->nodes && !c->failed; b++)
-                backbone_link(c, a, b);
+    int32_t n = c->topo->nodes, few = 1, d = 2;
+    if (wanted >= (uint64_t)n * (uint64_t)(n - 1) / 2) {
+        for (int32_t a = 0; a < n && !c->failed; a++)
+            for (int32_t b = a + 1; b < n && !c->failed; b++)
+                backbone_add(c, a, b, 0);
         return;
     }
-    int32_t sites = backbone_sites(c->topo, c->site), *size = (int32_t *)(void *)c->drawn;     /* drawn is not in use yet */
-    for (int32_t x = 0; x < c->topo->nodes; x++)
-        size[c->site[x]]++;
-    for (int32_t s = 0; s < sites; s++)
-        c->of_size[size[s]] += size[s];
-    memset(c->drawn, 0, n * sizeof *c->drawn);
-    uint64_t ask = wanted;
-    for (int tries = BACKBONE_TRIES; tries > 0 && !c->failed; tries--) {
-        c->links = 0;
-        backbone_tune(c, ask);
-        backbone_skeleton(c);
-        for (int32_t x = 0; x < c->topo->nodes && !c->failed; x++)
-            backbone_select(c, x);
-        backbone_tidy(c);
-        uint64_t off = c->links > wanted ? c->links - wanted : wanted - c->links;
-        if (off <= wanted / BACKBONE_NEAR || c->keep == 0 || c->links == 0)
-            return;
-        ask = ask * wanted / c->links + 1;
+    gci_backbone_sites(c->topo, c->site);
+    while (backbone_generate(c, d) < wanted && d < n - 1 && !c->failed) {
+        few = d;
+        d = backbone_least(2 * d, n - 1);
     }
+    while (d - few > 1 && !c->failed) {
+        int32_t middle = few + (d - few) / 2;
+        if (backbone_generate(c, middle) < wanted)
+            few = middle;
+        else
+            d = middle;
+    }
+    if (c->d != d && !c->failed)
+        backbone_generate(c, d);
+    if (!c->failed)
+        backbone_thin(c, wanted);
 }
 
 /* Takes the links over; none: a graph without any. */
@@ -533,7 +298,7 @@ static int backbone_finish(const backbone_chooser *c, const uint32_t speed[], gc
     if (c->failed || !(g->edge = gci_alloc(c->env, (c->links + 1) * sizeof *g->edge)))
         return GC_ERR_NOMEM;
     for (size_t i = 0; i < c->links; i++) {
-        g->edge[i] = (gci_edge){ .a = c->link[2 * i], .b = c->link[2 * i + 1] };
+        g->edge[i] = (gci_edge){ .a = c->link[i].a, .b = c->link[i].b };
         gci_backbone_cost(c->topo, speed, &g->edge[i]);
     }
     g->edges = (int)c->links;
@@ -543,13 +308,12 @@ static int backbone_finish(const backbone_chooser *c, const uint32_t speed[], gc
 GCI int gci_backbone_choose(gci_env *env, const gci_topo *t, const uint32_t speed[], double density, uint64_t seed, gci_graph *g)
 {
     size_t n = (size_t)t->nodes;
-    int32_t *block = gci_alloc(env, 3 * (n + 1) * sizeof *block);
-    backbone_chooser c = { .env = env, .topo = t, .random = seed, .site = block };
+    int32_t *block = gci_alloc(env, 2 * (n + 1) * sizeof *block);
+    backbone_chooser c = { .env = env, .topo = t, .seed = seed, .site = block };
     int err = GC_ERR_NOMEM;
     *g = (gci_graph){ .nodes = t->nodes };
     if (block) {
-        c.of_size = block + n + 1;
-        c.drawn = (uint32_t *)(void *)(block + 2 * (n + 1));
+        c.drawn = (uint32_t *)(void *)(block + n + 1);
         if (n > 1)
             backbone_choose_links(&c, backbone_wanted(n, density));
         err = backbone_finish(&c, speed, g);
@@ -557,634 +321,4 @@ GCI int gci_backbone_choose(gci_env *env, const gci_topo *t, const uint32_t spee
     gci_free(env, c.link);
     gci_free(env, block);
     return err;
-}
-
-/* ---- the repair -------------------------------------------------------------------------------------------------- */
-
-enum { MEND_TRIES = 2,          /* failures of a pair of hosts that has no link */
-       MEND_PATIENCE = 256,     /* failures of a host, for each of its ranks, on behalf of its own island */
-       MEND_DESPAIR = 16,       /* cut nodes: no try with less than this chance, 1 / ... */
-       MEND_TOGETHER = 128,     /* proposals of one island in one call */
-       MEND_PAIRS = 1 << 16,    /* pairs of hosts looked at for one proposal; beyond, a sample of */
-       MEND_SAMPLE = 128,       /* hosts of the island, and as many of all, with ... */
-       MEND_FAMILIAR = 32,      /* ... those around it and as many of those with most links */
-       MEND_DOUBT = 4,         /* failures of an island that halve its trust in its chances */
-       MEND_LOADED = 32,        /* proposals that make a host half as welcome; more do not count */
-       MEND_RANKS = 16 };       /* ranks of each host looked at for a pair that is not in the graph */
-enum { MEND_ENOUGH = BACKBONE_ONE / 3 };    /* the sum of chances that an island asks for */
-enum { MEND_NONE = -1 };
-
-typedef struct mend_tally { int32_t up, failed; } mend_tally;
-
-typedef struct mend {
-    gci_env  *env;
-    const gci_topo *topo;
-    const gci_graph *graph;
-    uint64_t  seed;
-    int       max, n;
-    gci_edge *out;
-    bool      joining;          /* components are to be joined; else cut nodes got rid of */
-
-    int32_t   hosts, sites;
-    int32_t  *host, *site;      /* [nodes], in block order */
-    int32_t  *host_at, *site_at;    /* [hosts + 1], [sites + 1] first place of each */
-    int32_t  *at, *to;          /* the stars of all links; to: node * 2 + up */
-    int32_t  *degree;           /* [nodes] links up or proposed */
-    int32_t  *load;             /* [hosts] proposals */
-    int32_t   familiar[MEND_FAMILIAR], familiars;
-    mend_tally *all;            /* [hosts] links to other hosts */
-    mend_tally *to_host, *to_site;      /* of the host in view, by host and by site */
-    mend_tally *from_site, *by_site;    /* of the site in view, likewise */
-    int32_t  *link, links;      /* pairs: what is up, and what is proposed and counts as if it were */
-
-    backbone_blocks blocks;
-    int32_t  *label, islands;   /* [nodes] island, or MEND_NONE */
-    int32_t  *avoid;            /* [islands] the node by which it hangs on the rest, or MEND_NONE */
-    int32_t  *member, *member_at;   /* members of each, in block order; [islands + 1] */
-    int32_t  *queue;            /* [islands] small ones first */
-    int32_t  *failed;           /* [islands] tries to leave it */
-    uint8_t  *served;           /* [islands] */
-    int32_t  *host_used, *site_used;    /* the last proposing island that used it */
-    int32_t   turn;
-    int32_t   host_in_view, site_in_view;
-} mend;
-
-typedef struct mend_pick { int32_t a, b; uint32_t chance, weight; bool known; } mend_pick;  /* known: these sites have links */
-
-/* Adds the links of the nodes at these places to the tallies, or (step -1) takes them away again. */
-static void mend_count(const mend *m, int32_t from, int32_t to, int32_t step, mend_tally *by_host, mend_tally *by_site)
-{
-    for (int32_t i = from; i < to; i++) {
-        int32_t x = m->topo->order[i];
-        for (int32_t k = m->at[x]; k < m->at[x + 1]; k++) {
-            mend_tally *h = &by_host[m->host[m->to[k] / 2]], *s = &by_site[m->site[m->to[k] / 2]];
-            if (m->to[k] % 2) {
-                h->up += step;
-                s->up += step;
-            } else {
-                h->failed += step;
-                s->failed += step;
-            }
-        }
-    }
-}
-
-static void mend_view(mend *m, int32_t host, int32_t site)
-{
-    if (site != m->site_in_view) {
-        if (m->site_in_view != MEND_NONE)
-            mend_count(m, m->site_at[m->site_in_view], m->site_at[m->site_in_view + 1], -1, m->from_site, m->by_site);
-        if (site != MEND_NONE)
-            mend_count(m, m->site_at[site], m->site_at[site + 1], 1, m->from_site, m->by_site);
-        m->site_in_view = site;
-    }
-    if (m->host_in_view != MEND_NONE)
-        mend_count(m, m->host_at[m->host_in_view], m->host_at[m->host_in_view + 1], -1, m->to_host, m->to_site);
-    if (host != MEND_NONE)
-        mend_count(m, m->host_at[host], m->host_at[host + 1], 1, m->to_host, m->to_site);
-    m->host_in_view = host;
-}
-
-static uint32_t mend_rate(mend_tally seen, int32_t trust)
-{
-    return (uint32_t)((int64_t)BACKBONE_ONE * (seen.up + trust) / (seen.up + seen.failed + trust + 1));
-}
-
-static bool mend_is_poor(mend_tally seen)
-{
-    return seen.failed >= MEND_TRIES * (seen.up + 1);
-}
-
-/* The chance of a link between the host in view, h, and g, by which to choose; 0: not to be tried. *doubted: at the worst. */
-static uint32_t mend_chance(const mend *m, int32_t h, int32_t g, uint32_t *doubted)
-{
-    int32_t there = m->site[m->topo->order[m->host_at[g]]];
-    mend_tally pair = m->to_host[g];
-    if (mend_is_poor(pair) || m->all[h].failed >= MEND_PATIENCE * (m->host_at[h + 1] - m->host_at[h]))
-        return 0;
-    if (h == g || pair.up > 0)
-        return *doubted = (uint32_t)(BACKBONE_ONE / (1 + (h == g ? 2 : 1) * pair.failed));
-    int32_t trust = there == m->site_in_view ? 3 : 1;       /* what is near is likely to be reached */
-    uint32_t sites = mend_rate(m->by_site[there], trust);
-    uint32_t to = mend_rate(m->to_site[there], 1), from = mend_rate(m->from_site[g], 1);
-    uint32_t chance = (sites + to + from) / 3, worse = to < from ? to : from;
-    *doubted = sites < worse ? sites : worse;
-    if (!m->joining && (pair.failed > 0 || chance < BACKBONE_ONE / MEND_DESPAIR
-                        || (mend_is_poor(m->to_site[there]) && mend_is_poor(m->from_site[g]))))
-        return 0;
-    return pair.failed > 0 ? chance / 8 + 1 : chance;
-}
-
-static bool mend_proposed(const mend *m, int32_t a, int32_t b)
-{
-    if (m->load[m->host[a]] == 0 || m->load[m->host[b]] == 0)
-        return false;
-    for (int i = 0; i < m->n; i++)
-        if ((m->out[i].a == a && m->out[i].b == b) || (m->out[i].a == b && m->out[i].b == a))
-            return true;
-    return false;
-}
-
-/* A pair of ranks of hosts h (inside the island) and g (outside) that is not in the graph; the least busy. */
-static bool mend_ranks(const mend *m, int32_t island, int32_t h, int32_t g, mend_pick *pick)
-{
-    int32_t best = INT32_MAX, looked = 0;
-    for (int32_t i = m->host_at[h]; i < m->host_at[h + 1] && looked < MEND_RANKS; i++) {
-        int32_t a = m->topo->order[i], others = 0;
-        if (m->label[a] != island)
-            continue;
-        looked++;
-        for (int32_t k = m->host_at[g]; k < m->host_at[g + 1] && others < MEND_RANKS; k++) {
-            int32_t b = m->topo->order[k];
-            if (m->label[b] == island || b == m->avoid[island])
-                continue;
-            others++;
-            if (m->degree[a] + m->degree[b] >= best || gci_graph_find(m->graph, a, b) >= 0 || mend_proposed(m, a, b))
-                continue;
-            best = m->degree[a] + m->degree[b];
-            pick->a = a;
-            pick->b = b;
-        }
-    }
-    return best < INT32_MAX;
-}
-
-/* The k-th host that h may look at: all of them, or, of many, some around it, some with most links, and a sample. */
-static int32_t mend_partner(const mend *m, int32_t h, int32_t k, int32_t stride, int32_t offset)
-{
-    if (stride == 1)
-        return k;
-    if (k < MEND_FAMILIAR)
-        return (int32_t)(((int64_t)h + k + m->hosts - MEND_FAMILIAR / 2) % m->hosts);
-    if (k < 2 * MEND_FAMILIAR)
-        return m->familiar[k % MEND_FAMILIAR % m->familiars];
-    return (int32_t)((offset + (int64_t)(k - 2 * MEND_FAMILIAR) * stride) % m->hosts);
-}
-
-static int32_t mend_hosts_of(const mend *m, int32_t island)
-{
-    int32_t hosts = 0, before = MEND_NONE;
-    for (int32_t i = m->member_at[island]; i < m->member_at[island + 1]; i++) {
-        hosts += m->host[m->member[i]] != before;
-        before = m->host[m->member[i]];
-    }
-    return hosts;
-}
-
-/* Keeps the better of *best and the best link between h and anybody outside. */
-static void mend_look(const mend *m, int32_t island, int32_t h, int32_t stride, int32_t offset, mend_pick *best)
-{
-    int32_t partners = stride == 1 ? m->hosts : 2 * MEND_FAMILIAR + MEND_SAMPLE;
-    for (int32_t k = 0; k < partners; k++) {
-        int32_t g = mend_partner(m, h, k, stride, offset), there = m->site[m->topo->order[m->host_at[g]]];
-        uint32_t doubted, chance = mend_chance(m, h, g, &doubted);
-        if (chance == 0)
-            continue;
-        /* Proposals of one island are to differ, and one host is not to get them all. The low bits: a draw. */
-        uint64_t weight = (uint64_t)chance * (uint64_t)(2 * MEND_LOADED - backbone_least(m->load[g], MEND_LOADED)) / MEND_LOADED;
-        int32_t leaf = m->joining ? MEND_NONE : m->label[m->topo->order[m->host_at[g]]];
-        if (leaf != MEND_NONE && leaf != island)
-            weight += weight / 4;       /* one link for two leaves */
-        weight >>= (m->host_used[h] == m->turn) + (m->host_used[g] == m->turn) + (m->site_used[there] == m->turn);
-        weight = (weight + 1) << 6 | (backbone_mix(m->seed + (uint64_t)h * UINT64_C(0x100000001) + (uint64_t)g) & 63);
-        mend_tally sites = m->by_site[there];
-        bool known = h == g || (there != m->site_in_view && sites.up > 0 && !mend_is_poor(sites));
-        mend_pick pick = { .chance = doubted, .weight = (uint32_t)weight, .known = known };
-        if (pick.weight > best->weight && mend_ranks(m, island, h, g, &pick))
-            *best = pick;
-    }
-}
-
-static mend_pick mend_best(mend *m, int32_t island)
-{
-    mend_pick best = { 0 };
-    int32_t inside = mend_hosts_of(m, island), step = 1, stride = 1, seen = 0, before = MEND_NONE;
-    uint64_t chance = backbone_mix(m->seed ^ (uint64_t)(m->graph->edges + m->n) << 20 ^ (uint64_t)island);
-    if ((int64_t)inside * m->hosts > MEND_PAIRS) {
-        step = inside / MEND_SAMPLE + 1;
-        stride = m->hosts / MEND_SAMPLE + 1;
-    }
-    seen = (int32_t)(chance % (uint64_t)step);
-    for (int32_t i = m->member_at[island]; i < m->member_at[island + 1]; i++) {
-        int32_t x = m->member[i], h = m->host[x];
-        if (h == before || (before = h, seen++ % step != 0))
-            continue;
-        mend_view(m, h, m->site[x]);
-        mend_look(m, island, h, stride, (int32_t)((chance >> 32) % (uint64_t)m->hosts), &best);
-    }
-    mend_view(m, MEND_NONE, m->site_in_view);
-    return best;
-}
-
-/* The proposals of one island; of them the first counts as a link from now on. False: there was none. */
-static bool mend_island(mend *m, int32_t island, int quota)
-{
-    uint32_t sum = 0;
-    int made = 0;
-    m->turn++;
-    while (made < quota && m->n < m->max && sum < MEND_ENOUGH) {
-        mend_pick p = mend_best(m, island);
-        if (p.weight == 0)
-            break;
-        int32_t h = m->host[p.a], g = m->host[p.b], other = m->label[p.b];
-        m->out[m->n++] = (gci_edge){ .a = p.a < p.b ? p.a : p.b, .b = p.a < p.b ? p.b : p.a };
-        if (made++ == 0) {
-            m->link[2 * m->links] = p.a;
-            m->link[2 * m->links++ + 1] = p.b;
-            if (other != MEND_NONE)
-                m->served[other] = 1;
-        }
-        m->degree[p.a]++;
-        m->degree[p.b]++;
-        m->load[h]++;
-        m->load[g]++;
-        m->host_used[h] = m->host_used[g] = m->site_used[m->site[p.b]] = m->turn;
-        sum += p.known ? p.chance : (uint32_t)((uint64_t)p.chance * MEND_DOUBT / (uint64_t)(MEND_DOUBT + m->failed[island]));
-    }
-    return made > 0;
-}
-
-/* Islands are the components. */
-static void mend_components(mend *m)
-{
-    int32_t n = m->topo->nodes;
-    for (int32_t x = 0; x < n; x++)
-        m->label[x] = x;
-    for (int32_t i = 0; i < m->links; i++)
-        backbone_unite(m->label, m->link[2 * i], m->link[2 * i + 1]);
-    m->islands = backbone_number(m->label, n);
-    for (int32_t i = 0; i < m->islands; i++)
-        m->avoid[i] = MEND_NONE;
-}
-
-/* Islands are the blocks that have one cut node, without it. */
-static void mend_leaves(mend *m)
-{
-    backbone_blocks *b = &m->blocks;
-    m->islands = 0;
-    for (int32_t x = 0; x < m->topo->nodes; x++)
-        m->label[x] = MEND_NONE;
-    if (backbone_blocks_find(b, m->topo->nodes, m->link, m->links) == 0)
-        return;
-    for (int32_t k = 0; k < b->blocks; k++) {
-        int32_t cuts = 0;
-        for (int32_t i = b->start[k]; i < b->start[k + 1]; i++)
-            if (b->cut[b->member[i]]) {
-                m->avoid[m->islands] = b->member[i];
-                cuts++;
-            }
-        if (cuts != 1)
-            continue;
-        for (int32_t i = b->start[k]; i < b->start[k + 1]; i++)
-            if (!b->cut[b->member[i]])
-                m->label[b->member[i]] = m->islands;
-        m->islands++;
-    }
-}
-
-/* Sorts members by island and islands by size, counting; counts the failures of each. */
-static void mend_sort(mend *m)
-{
-    int32_t n = m->topo->nodes, *at = m->member_at, queued = 0;
-    memset(at, 0, ((size_t)m->islands + 1) * sizeof *at);
-    for (int32_t x = 0; x < n; x++)
-        if (m->label[x] != MEND_NONE)
-            at[m->label[x] + 1]++;
-    for (int32_t i = 0; i < m->islands; i++)
-        at[i + 1] += at[i];
-    for (int32_t i = 0; i < n; i++)
-        if (m->label[m->topo->order[i]] != MEND_NONE)
-            m->member[at[m->label[m->topo->order[i]]]++] = m->topo->order[i];
-    for (int32_t i = m->islands; i > 0; i--)
-        at[i] = at[i - 1];
-    at[0] = 0;
-    /* Sizes up to the square root of n can be many, larger ones few: rounds of doubling size do. */
-    for (int64_t size = 1; queued < m->islands; size *= 2)
-        for (int32_t i = 0; i < m->islands; i++)
-            if (at[i + 1] - at[i] >= size && at[i + 1] - at[i] < 2 * size)
-                m->queue[queued++] = i;
-    memset(m->served, 0, (size_t)m->islands);
-    memset(m->failed, 0, ((size_t)m->islands + 1) * sizeof *m->failed);
-    for (int i = 0; i < m->graph->edges; i++) {
-        int32_t a = m->label[m->graph->edge[i].a], b = m->label[m->graph->edge[i].b];
-        if (backbone_up(&m->graph->edge[i]) || a == b)
-            continue;
-        m->failed[a == MEND_NONE ? m->islands : a]++;
-        m->failed[b == MEND_NONE ? m->islands : b]++;
-    }
-}
-
-/* Every island once, but those that another has just chosen. False: no proposal, so nothing is left to do. */
-static bool mend_round(mend *m)
-{
-    bool any = false;
-    if (m->joining)
-        mend_components(m);
-    else
-        mend_leaves(m);
-    mend_sort(m);
-    int32_t asking = m->islands - m->joining;       /* of components the largest only answers */
-    for (int32_t i = 0; i < asking && m->n < m->max; i++) {
-        int share = (m->max - m->n) / (asking - i);
-        if (!m->served[m->queue[i]])
-            any |= mend_island(m, m->queue[i], backbone_least(share > 1 ? share : 1, MEND_TOGETHER));
-    }
-    return any;
-}
-
-/* ---- what the repair knows at its begin ---- */
-
-static void mend_places(mend *m)
-{
-    const gci_topo *t = m->topo;
-    m->sites = backbone_sites(t, m->site);
-    for (int32_t i = 0; i < t->nodes; i++) {
-        int32_t x = t->order[i];
-        if (i == 0 || t->of[x] != t->of[t->order[i - 1]])
-            m->host_at[m->hosts++] = i;
-        m->host[x] = m->hosts - 1;
-        if (i == 0 || m->site[x] != m->site[t->order[i - 1]])
-            m->site_at[m->site[x]] = i;
-    }
-    m->host_at[m->hosts] = m->site_at[m->sites] = t->nodes;
-}
-
-static void mend_links(mend *m)
-{
-    const gci_graph *g = m->graph;
-    for (int i = 0; i < g->edges; i++) {
-        m->at[g->edge[i].a + 1]++;
-        m->at[g->edge[i].b + 1]++;
-    }
-    for (int32_t x = 0; x < g->nodes; x++)
-        m->at[x + 1] += m->at[x];
-    for (int i = 0; i < g->edges; i++) {
-        const gci_edge *e = &g->edge[i];
-        int32_t up = backbone_up(e), apart = m->host[e->a] != m->host[e->b];
-        m->to[m->at[e->a]++] = 2 * e->b + up;
-        m->to[m->at[e->b]++] = 2 * e->a + up;
-        m->degree[e->a] += up;
-        m->degree[e->b] += up;
-        m->all[m->host[e->a]].up += apart && up;
-        m->all[m->host[e->b]].up += apart && up;
-        m->all[m->host[e->a]].failed += apart && !up;
-        m->all[m->host[e->b]].failed += apart && !up;
-    }
-    for (int32_t x = g->nodes; x > 0; x--)
-        m->at[x] = m->at[x - 1];
-    m->at[0] = 0;
-}
-
-/* The hosts whose links are the most and surest. */
-static void mend_find_familiar(mend *m)
-{
-    for (int32_t h = 0; h < m->hosts; h++) {
-        int32_t at = m->familiars < MEND_FAMILIAR ? m->familiars++ : MEND_FAMILIAR - 1;
-        int64_t worth = (int64_t)mend_rate(m->all[h], 1) * (m->all[h].up > 8 ? 8 : m->all[h].up);
-        if (at == MEND_FAMILIAR - 1 && h > at) {
-            int32_t last = m->familiar[at];
-            if (worth <= (int64_t)mend_rate(m->all[last], 1) * (m->all[last].up > 8 ? 8 : m->all[last].up))
-                continue;
-        }
-        for (; at > 0; at--) {
-            int32_t before = m->familiar[at - 1];
-            if (worth <= (int64_t)mend_rate(m->all[before], 1) * (m->all[before].up > 8 ? 8 : m->all[before].up))
-                break;
-            m->familiar[at] = before;
-        }
-        m->familiar[at] = h;
-    }
-}
-
-/* All arrays are parts of one block. */
-static int32_t *mend_make(mend *m)
-{
-    size_t n = (size_t)m->topo->nodes + 1, edges = (size_t)m->graph->edges;
-    int32_t *block = gci_alloc(m->env, (28 * n + 2 * edges) * sizeof *block + n), **part[] = {
-        &m->host, &m->site, &m->host_at, &m->site_at, &m->at, &m->degree, &m->load, &m->label, &m->avoid, &m->member,
-        &m->member_at, &m->queue, &m->host_used, &m->site_used, &m->failed };
-    mend_tally **tally[] = { &m->all, &m->to_host, &m->to_site, &m->from_site, &m->by_site };
-    int32_t *at = block;
-    if (!block)
-        return NULL;
-    for (size_t i = 0; i < GCI_COUNT(part); i++, at += n)
-        *part[i] = at;
-    for (size_t i = 0; i < GCI_COUNT(tally); i++, at += 2 * n)
-        *tally[i] = (mend_tally *)(void *)at;
-    m->to = at;
-    m->served = (uint8_t *)(at + 2 * edges);
-    mend_places(m);
-    mend_links(m);
-    mend_find_familiar(m);
-    return block;
-}
-
-GCI int gci_backbone_repair(gci_env *env, const gci_topo *t, const gci_graph *g, uint64_t seed, int max, gci_edge out[])
-{
-    mend m = { .env = env, .topo = t, .graph = g, .seed = backbone_mix(seed), .max = max, .out = out,
-               .host_in_view = MEND_NONE, .site_in_view = MEND_NONE };
-    if (max <= 0 || g->nodes < 2)
-        return 0;
-    m.link = backbone_links(env, g, max, &m.links);
-    int32_t *block = mend_make(&m);
-    int result = GC_ERR_NOMEM;
-    if (m.link && block && backbone_blocks_make(env, g->nodes, m.links + max, &m.blocks) == GC_OK) {
-        mend_components(&m);
-        m.joining = m.islands > 1;
-        while (m.n < max && mend_round(&m)) { }
-        result = m.n;
-    }
-    gci_free(env, m.blocks.at);
-    gci_free(env, block);
-    gci_free(env, m.link);
-    return result;
-}
-
-/* ---- the links file ---------------------------------------------------------------------------------------------- */
-
-enum { LINKS_MAX = 4096, LINKS_SHOWN = 40 };    /* lines; bytes of a word in an error text */
-
-typedef struct links_reader {
-    gci_env *env;
-    char    *error;             /* [GCI_TEXT] */
-    int      line, n, room;
-    gci_require *out;
-} links_reader;
-
-typedef struct links_word { const char *at; size_t bytes; } links_word;
-
-static int links_fail(links_reader *, links_word, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Refuses the line; the word is shown behind the text, printable and short whatever is in it. */
-static int links_fail(links_reader *r, links_word w, const char *format, ...)
-{
-    char reason[GCI_TEXT / 2], shown[LINKS_SHOWN + 1];
-    size_t n = gci_min(w.bytes, LINKS_SHOWN);
-    va_list args;
-    for (size_t i = 0; i < n; i++)
-        shown[i] = w.at[i] > ' ' && w.at[i] <= '~' ? w.at[i] : '?';
-    shown[n] = 0;
-    va_start(args, format);
-    vsnprintf(reason, sizeof reason, format, args);
-    va_end(args);
-    snprintf(r->error, GCI_TEXT, "links file, line %d: %s", r->line, reason);
-    if (w.at)
-        snprintf(r->error + strlen(r->error), GCI_TEXT - strlen(r->error), " '%s%s'", shown, w.bytes > n ? "..." : "");
-    return GC_ERR_CONFIG;
-}
-
-/* Words end at blanks, and a comment ends the line. bytes 0: no more. */
-static links_word links_next(const char **at, const char *end)
-{
-    while (*at < end && (**at == ' ' || **at == '\t'))
-        ++*at;
-    links_word w = { *at, 0 };
-    while (*at < end && **at != ' ' && **at != '\t' && **at != '#')
-        ++*at;
-    w.bytes = (size_t)(*at - w.at);
-    if (*at < end && **at == '#')
-        *at = end;
-    return w;
-}
-
-/* What becomes a word of a command line must not look like an option, nor hold what nobody can see. */
-static int links_take(links_reader *r, links_word w, const char *what, char *out, size_t room)
-{
-    if (w.bytes == 0)
-        return links_fail(r, (links_word){ NULL, 0 }, "no %s", what);
-    if (w.at[0] == '-')
-        return links_fail(r, w, "a %s cannot begin with '-':", what);
-    for (size_t i = 0; i < w.bytes; i++)
-        if ((unsigned char)w.at[i] <= ' ' || w.at[i] == 0x7f)
-            return links_fail(r, w, "not a %s:", what);
-    if (w.bytes >= room)
-        return links_fail(r, w, "a %s is at most %zu bytes long:", what, room - 1);
-    memcpy(out, w.at, w.bytes);
-    out[w.bytes] = 0;
-    return GC_OK;
-}
-
-/* Names of users are plain, because ssh hands them to shells (%r). */
-static int links_user(links_reader *r, links_word w, gci_require *q)
-{
-    for (size_t i = 0; i < w.bytes; i++) {
-        char c = w.at[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!plain && (c == 0 || !strchr("._-+@", c)))
-            return links_fail(r, w, "not a user:");
-    }
-    return w.bytes ? links_take(r, w, "user", q->user, sizeof q->user) : GC_OK;
-}
-
-/* KEY=VALUE: is it this key? Then w becomes the value. */
-static bool links_is(links_word *w, const char *key)
-{
-    size_t n = strlen(key);
-    if (w->bytes < n || memcmp(w->at, key, n) != 0)
-        return false;
-    w->at += n;
-    w->bytes -= n;
-    return true;
-}
-
-static int links_keys(links_reader *r, const char *at, const char *end, gci_require *q)
-{
-    bool via = false, user = false;
-    for (links_word w = links_next(&at, end); w.bytes; w = links_next(&at, end)) {
-        links_word whole = w;
-        int err = GC_OK;
-        if (links_is(&w, "via=")) {
-            if (via)
-                return links_fail(r, (links_word){ NULL, 0 }, "via= stands twice");
-            if (w.bytes != 3 || memcmp(w.at, "ssh", 3) != 0)
-                return links_fail(r, w, "via= can be ssh only, not");
-            via = true;
-        } else if (links_is(&w, "user=")) {
-            if (user)
-                return links_fail(r, (links_word){ NULL, 0 }, "user= stands twice");
-            err = links_user(r, w, q);
-            user = true;
-        } else {
-            const char *equals = memchr(w.at, '=', w.bytes);
-            if (equals)
-                whole.bytes = (size_t)(equals - w.at) + 1;
-            return links_fail(r, whole, equals ? "unknown key" : "unknown word");
-        }
-        if (err < 0)
-            return err;
-    }
-    return via ? GC_OK : links_fail(r, (links_word){ NULL, 0 }, "via=ssh is missing");
-}
-
-static int links_line(links_reader *r, const char *at, const char *end)
-{
-    gci_require q = { .user = "" };
-    int err;
-    if (memchr(at, 0, (size_t)(end - at)))
-        return links_fail(r, (links_word){ NULL, 0 }, "a NUL byte: not a text");
-    if (end > at && end[-1] == '\r')
-        end--;
-    links_word w = links_next(&at, end);
-    if (w.bytes == 0)
-        return GC_OK;
-    if (w.bytes != 7 || memcmp(w.at, "require", 7) != 0)
-        return links_fail(r, w, "unknown word");
-    if ((err = links_take(r, links_next(&at, end), "source pattern", q.from, sizeof q.from)) < 0
-        || (err = links_take(r, links_next(&at, end), "destination pattern", q.to, sizeof q.to)) < 0
-        || (err = links_keys(r, at, end, &q)) < 0)
-        return err;
-    if (r->n == LINKS_MAX)
-        return links_fail(r, (links_word){ NULL, 0 }, "more than %d links are required", LINKS_MAX);
-    if (r->n == r->room) {
-        int room = r->room ? 2 * r->room : 8;
-        gci_require *grown = gci_realloc(r->env, r->out, (size_t)room * sizeof q);
-        if (!grown)
-            return GC_ERR_NOMEM;
-        r->out = grown;
-        r->room = room;
-    }
-    r->out[r->n++] = q;
-    return GC_OK;
-}
-
-GCI int gci_links_parse(gci_env *env, const char *text, size_t bytes, gci_require **out, int *n, char error_text[GCI_TEXT])
-{
-    links_reader r = { .env = env, .error = error_text };
-    const char *at = text, *end = text + bytes;
-    int err = GC_OK;
-    error_text[0] = 0;
-    while (at < end && err == GC_OK) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        r.line++;
-        err = links_line(&r, at, stop ? stop : end);
-        at = stop ? stop + 1 : end;
-    }
-    if (err < 0) {
-        gci_free(env, r.out);
-        r.out = NULL;
-        r.n = 0;
-    }
-    *out = r.out;
-    *n = r.n;
-    return err;
-}
-
-/* On a mismatch the last star takes one byte more: earlier stars need no second look, so it is O(pattern * text). */
-GCI bool gci_pattern_fits(const char *pattern, const char *text)
-{
-    const char *star = NULL, *retry = NULL;
-    while (*text) {
-        if (*pattern == '*') {
-            star = ++pattern;
-            retry = text;
-        } else if (*pattern && (*pattern == '?' || *pattern == *text)) {
-            pattern++;
-            text++;
-        } else if (star) {
-            pattern = star;
-            text = ++retry;
-        } else
-            return false;
-    }
-    return pattern[strspn(pattern, "*")] == 0;
 }

@@ -76,9 +76,9 @@ static int place_root(const place_finder *f, const char *name, const char *list,
 {
     gci_place *p = f->place;
     const char *host = entry, *colon = NULL;
-    char port[8];
-    size_t host_bytes;
-    int number, err;
+    char port[64];
+    size_t host_bytes, port_bytes;
+    int number;
 
     for (size_t i = 0; i < bytes; i++)
         if (entry[i] == ':')
@@ -94,8 +94,9 @@ static int place_root(const place_finder *f, const char *name, const char *list,
     }
     if (p->roots == GCI_ROOTS_MAX || host_bytes >= sizeof p->root[0].host)
         return place_wrong(f, name, list, "too many or too long addresses");
-    snprintf(port, sizeof port, "%.*s", (int)gci_min(bytes - (size_t)(colon + 1 - entry), sizeof port - 1), colon + 1);
-    if ((err = place_number(f, name, port, 1, UINT16_MAX, &number)) < 0)
+    port_bytes = bytes - (size_t)(colon + 1 - entry);
+    snprintf(port, sizeof port, "%.*s", (int)gci_min(port_bytes, sizeof port - 1), colon + 1);
+    if (port_bytes >= sizeof port || place_number(f, name, port, 1, UINT16_MAX, &number) < 0)
         return place_wrong(f, name, list, "a port is a number between 1 and 65535");
     memcpy(p->root[p->roots].host, host, host_bytes);
     p->root[p->roots].host[host_bytes] = 0;
@@ -166,7 +167,8 @@ static int place_rank(const place_finder *f, const gc_options *options, const bo
         p->rank = 0;
         p->ranks = 1;
     } else if (p->rank < 0) {
-        snprintf(f->text, GCI_TEXT, "%s is set, but %s is not", size ? l->size : "gc_options.ranks", size ? l->rank : "GRIDCOMM_RANK");
+        snprintf(f->text, GCI_TEXT, "%s is set, but %s is not", size ? l->size : "gc_options.ranks",
+                 size ? l->rank : "GRIDCOMM_RANK");
         return GC_ERR_CONFIG;
     } else if (p->ranks <= 0) {
         snprintf(f->text, GCI_TEXT, "%s is set, but %s is not", rank_name, *said ? l->size : "GRIDCOMM_SIZE");
@@ -254,7 +256,8 @@ static bool boot_is_cluster(const char *text, size_t bytes)
 
 static int place_rest(const place_finder *f, const gc_options *options)
 {
-    const char *cluster = options && options->cluster && options->cluster[0] ? options->cluster : place_get(f, "GRIDCOMM_CLUSTER");
+    bool given = options && options->cluster && options->cluster[0];
+    const char *cluster = given ? options->cluster : place_get(f, "GRIDCOMM_CLUSTER");
     const char *fd = place_get(f, "GRIDCOMM_LISTEN_FD"), *insecure = place_get(f, "GRIDCOMM_INSECURE");
     gci_place *p = f->place;
     int number = 0, err;
@@ -387,6 +390,15 @@ static bool boot_is_link_local(const gci_addr *a)
     return a->family == 4 ? a->ip[0] == 169 && a->ip[1] == 254 : a->ip[0] == 0xfe && (a->ip[1] & 0xc0) == 0x80;
 }
 
+/* A kernel takes nearly any bytes for the name of a host or an interface. */
+static void card_put_name(char *to, size_t room, const char *name)
+{
+    size_t i = 0;
+    for (; i + 1 < room && name[i]; i++)
+        to[i] = name[i] > ' ' && name[i] <= '~' ? name[i] : '?';
+    to[i] = 0;
+}
+
 GCI void gci_card_fill(gci_full_card *card, const char *id, const char *name, const char *cluster, uint16_t port,
                        const gci_ifaddr *addr, int n)
 {
@@ -394,8 +406,7 @@ GCI void gci_card_fill(gci_full_card *card, const char *id, const char *name, co
 
     memset(card, 0, sizeof *card);
     snprintf(card->id, sizeof card->id, "%s", id);
-    for (size_t i = 0; i + 1 < sizeof card->name && name[i]; i++)      /* a kernel takes any bytes for a name */
-        card->name[i] = name[i] > ' ' && name[i] <= '~' ? name[i] : '?';
+    card_put_name(card->name, sizeof card->name, name);
     snprintf(card->cluster, sizeof card->cluster, "%s", cluster);
     card->port = port;
     card->big_endian = *(const uint8_t *)&probe == 0;
@@ -404,7 +415,8 @@ GCI void gci_card_fill(gci_full_card *card, const char *id, const char *name, co
             const gci_ifaddr *a = &addr[i];
             if (a->flags & GCI_IF_LOOPBACK || gci_addr_is_loopback(&a->addr) || boot_is_link_local(&a->addr) != (local == 1))
                 continue;
-            card->addr[card->addrs++] = *a;
+            card->addr[card->addrs] = *a;
+            card_put_name(card->addr[card->addrs++].name, sizeof a->name, a->name);
         }
 }
 
@@ -493,7 +505,11 @@ static int table_alloc(gci_env *env, gci_table *t, int ranks, int hosts, size_t 
 }
 
 /* What gathering finds out before it knows how much to allocate. */
-typedef struct table_draft { uint64_t hash; int first, host; } table_draft;    /* of host i: its first rank; of rank i: its host */
+typedef struct table_draft {
+    uint64_t hash;                  /* of host i: of its identity ... */
+    int      first;                 /* ... and its first rank */
+    int      host;                  /* of rank i */
+} table_draft;
 
 static uint64_t table_hash(const char *text)
 {
@@ -503,7 +519,8 @@ static uint64_t table_hash(const char *text)
     return h;
 }
 
-static int table_find_host(const table_draft *draft, int hosts, uint8_t *const card[], const size_t bytes[], const gci_full_card *c)
+static int table_find_host(const table_draft *draft, int hosts, uint8_t *const card[], const size_t bytes[],
+                           const gci_full_card *c)
 {
     uint64_t hash = table_hash(c->id);
     gci_full_card other;
@@ -686,7 +703,8 @@ GCI int gci_table_decode(gci_env *env, const uint8_t *data, size_t bytes, gci_ta
     if (r.bad || version != GCI_PROTOCOL_VERSION || zero || !ranks || ranks > GCI_RANKS_MAX || !hosts || hosts > ranks
         || addrs > hosts * GCI_CARD_ADDRS_MAX || !cluster_bytes || cluster_bytes > ranks * GCI_CLUSTER_MAX)
         return GC_ERR_PROTOCOL;
-    if (r.left < (size_t)ranks * TABLE_RANK_BYTES + (size_t)hosts * TABLE_HOST_LEAST + (size_t)addrs * CARD_ADDR_LEAST + cluster_bytes)
+    if (r.left < (size_t)ranks * TABLE_RANK_BYTES + (size_t)hosts * TABLE_HOST_LEAST + (size_t)addrs * CARD_ADDR_LEAST
+                 + cluster_bytes)
         return GC_ERR_PROTOCOL;
     if ((err = table_alloc(env, t, (int)ranks, (int)hosts, addrs, cluster_bytes, &addr)) < 0)
         return err;

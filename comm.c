@@ -67,6 +67,21 @@ GCI int gci_comm_rank(const gc_comm *comm, int world_rank)
     return -1;
 }
 
+/* Why nothing can be exchanged with this rank any more (GC_ANY_SOURCE: with some rank); GC_OK: it can. Inside the monitor. */
+GCI int gci_comm_gone(const gc_comm *comm, int rank)
+{
+    const gci_world *w = comm->world;
+    if (w->aborted)
+        return GC_ERR_ABORTED;
+    if (rank == GC_ANY_SOURCE)
+        return comm->dead > 0 ? GC_ERR_PEER : GC_OK;
+    switch (w->dead[gci_world_rank(comm, rank)]) {
+    case GCI_ALIVE:            return GC_OK;
+    case GCI_GONE_UNREACHABLE: return GC_ERR_UNREACHABLE;
+    default:                   return GC_ERR_PEER;
+    }
+}
+
 int gc_comm_failed(const gc_comm *comm, int ranks[], int max)
 {
     if (!comm || max < 0 || (max > 0 && !ranks))

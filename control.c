@@ -16,6 +16,8 @@
  * Two connections to one rank at once (each side asked): a side refuses with "busy" once its own PROOF is under way and it
  * is the lower rank; when it accepts one, it drops its own attempt. A PROOF that comes after the link it raced against
  * (epoch) is refused as well. So exactly one LINK comes of any such race, at both sides the same connection.
+ * A connection that fails between VERDICT and LINK is there at one side alone: who misses it asks again, and a CALL is
+ * repeated until it is answered, so that none is lost to a connection that has failed already.
  *
  * Every wait ends: a start at start_timeout, a dial at its deadline, a goodbye at end_at.
  */
@@ -28,7 +30,9 @@
 enum {
     CONTROL_EVENTS = 64,            /* per look at the poller */
     CONTROL_DIAL_MS = 5000,         /* a data connection is given up then, or after peer_timeout; routes carry the traffic */
-    CONTROL_RECENT_MS = 1000,       /* a call that was sent before its sender heard of the latest link is no older */
+    CONTROL_RECENT_MS = 1000,       /* a call that was sent before its sender heard of the latest link is no older ... */
+    CONTROL_RECALL_MS = 1500,       /* ... so one that is sent again after this is heeded; then after twice as long each time */
+    CONTROL_RECALL_MAX_MS = 24000,  /* (a neighbour that is stopped for a day is sent 30 KB) */
     CONTROL_LOSSES_ROOM = 16,       /* links that may go down before the log has to grow */
     CONTROL_START_S = 60, CONTROL_PEER_S = 30,      /* the documented defaults */
     CONTROL_PORT_TRIES = 1024       /* of a range of ports */
@@ -73,23 +77,34 @@ static void control_no_link(gci_control *c, unsigned purpose, int rank, int code
     gci_life_tell(c, &news);
 }
 
+/* With the name of the last connection that we have had: who has had another since knows that we are about to hear of it. */
+static bool control_say_call(gci_control *c, gci_neighbour *n, unsigned purpose)
+{
+    uint8_t body[4];
+
+    gci_put32(body, n->linked_id[control_which(purpose)]);
+    return gci_conn_send(c, n->conn, GCI_FRAME_CALL, purpose, body, sizeof body);
+}
+
 /* Asks a neighbour to open the link. One that only waits for its control connection is asked when that is back. */
 static void control_call(gci_control *c, gci_neighbour *n, unsigned purpose)
 {
     int which = control_which(purpose);
-    uint8_t body[4];
 
     if (!n->conn) {
         n->waits[which] = true;
         return;
     }
-    gci_put32(body, *control_delivered(c, purpose, n->rank));
     if (n->called[which])
         return;
-    if (!gci_conn_send(c, n->conn, GCI_FRAME_CALL, purpose, body, sizeof body))
+    if (!control_say_call(c, n, purpose)) {
         control_no_link(c, purpose, n->rank, GC_ERR_UNREACHABLE, "only it could open the connection, and it does not listen");
-    else            /* a neighbour that lives will open the backbone's, however long it is stopped */
-        n->called[which] = purpose == GCI_PURPOSE_BACKBONE ? GCI_FOREVER : c->now + control_patience(c, purpose);
+        return;
+    }
+    /* a neighbour that lives will open the backbone's, however long it is stopped */
+    n->called[which] = purpose == GCI_PURPOSE_BACKBONE ? GCI_FOREVER : c->now + control_patience(c, purpose);
+    n->recall_after[which] = control_ms(CONTROL_RECALL_MS);
+    n->recall_at[which] = c->now + n->recall_after[which];
 }
 
 /* A neighbour had asked us to open a link. */
@@ -193,7 +208,7 @@ static void control_call_frame(gci_control *c, gci_conn *k, unsigned flag, const
         n->called[which] = 0;
     } else if (d) {
         d->called = true;
-    } else if (gci_get32(body) != *control_delivered(c, purpose, k->peer) && n->linked_at[which]
+    } else if (gci_get32(body) != n->linked_id[which] && n->linked_at[which]
                && c->now - n->linked_at[which] < control_ms(CONTROL_RECENT_MS)) {
         return;                     /* it is about to hear of that link */
     } else if (purpose == GCI_PURPOSE_DATA && atomic_load(&c->full)) {
@@ -201,6 +216,23 @@ static void control_call_frame(gci_control *c, gci_conn *k, unsigned flag, const
     } else {
         control_dial(c, purpose, k->peer, false, true);
     }
+}
+
+/* A call may have come to nothing: taken for one of before a connection that had failed already, answered by that very
+ * connection, or its answer found no room. So it is sent again until there is an answer. When the next one is due. */
+static int64_t control_recall(gci_control *c, gci_neighbour *n, unsigned purpose)
+{
+    int which = control_which(purpose);
+
+    if (!n->called[which] || !n->conn || n->left || c->phase >= GCI_PHASE_LEAVE)
+        return GCI_FOREVER;
+    if (c->now >= n->recall_at[which]) {
+        (void)control_say_call(c, n, purpose);      /* no room: next time */
+        if (n->recall_after[which] < control_ms(CONTROL_RECALL_MAX_MS))
+            n->recall_after[which] *= 2;
+        n->recall_at[which] = c->now + n->recall_after[which];
+    }
+    return n->recall_at[which];
 }
 
 /* Calls that nobody has answered. When the next is due. */
@@ -219,6 +251,10 @@ static int64_t control_timers(gci_control *c)
         }
         if (n->called[0] && n->called[0] < next)
             next = n->called[0];
+        for (unsigned p = GCI_PURPOSE_DATA; p <= GCI_PURPOSE_BACKBONE; p++) {
+            int64_t at = control_recall(c, n, p);
+            next = at < next ? at : next;
+        }
     }
     return next;
 }
@@ -266,6 +302,7 @@ static void control_deliver(gci_control *c, gci_conn *k)
         n->called[which] = 0;
         n->waits[which] = false;
         n->linked_at[which] = c->now;
+        n->linked_id[which] = news.id;
     }
     news.fd = gci_conn_hand_over(c, k);
     gci_life_tell(c, &news);
@@ -285,11 +322,9 @@ static void control_proven(gci_control *c, gci_conn *k)
 
 static void control_missed(gci_control *c, gci_dial *d, int candidate, int err)
 {
-    if (d->purpose == GCI_PURPOSE_JOIN || d->purpose == GCI_PURPOSE_FETCH)
-        gci_join_missed(c, d, candidate, err);
-    else if (d->purpose == GCI_PURPOSE_CONTROL)
+    if (d->purpose == GCI_PURPOSE_CONTROL)
         gci_life_missed(c, d, candidate, err);
-    else if (err == GCI_REFUSE_FULL)
+    else if (control_is_link(d->purpose) && err == GCI_REFUSE_FULL)
         control_dial_failed(c, d);          /* that was the peer itself */
 }
 
@@ -433,10 +468,10 @@ static void control_running(gci_control *c)
         if (!control_is_link(d->purpose))
             gci_dial_end(c, d);
     gci_free(c->env, c->wire);
-    gci_free(c->env, c->report);
     gci_free(c->env, c->tries);
-    c->wire = c->report = NULL;
+    c->wire = NULL;
     c->tries = NULL;
+    gci_mesh_forget_report(c);
     control_outcome(c, GC_OK);
     for (int i = 0; i < c->conns; i++)
         if (c->conn[i])

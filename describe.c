@@ -1,8 +1,8 @@
 /* describe.c: what was chosen and why, as this process knows it (gc_describe): links, routes, waits, clusters.
  * SPDX-License-Identifier: MIT
  *
- * Everything is read inside the world's monitor as it stands. Whole paths need the tables of the ranks on the way: those
- * are a function of the graph, so they are made here from a copy of it, outside the monitor, where that may take its time.
+ * Everything is read inside the world's monitor as it stands. Whole paths depend on the picks of the ranks on the way: those
+ * are a function of the graph, so they are found here from a copy of it, outside the monitor, where that may take its time.
  *
  * Each line of links, routes and waits stands for itself, also in a Graphviz text, between its first line and its last: the
  * texts of all ranks, joined without what they have in common, describe the whole job (tools/gctopo.c). The clusters are
@@ -35,10 +35,16 @@ static void describe_rank(describe *d, int rank)
         gci_text_add(&d->out, " (%s)", cluster);
 }
 
+/* What lines and colours of a picture mean; all ranks say the same. */
+static void describe_legend(describe *d, const char *legend)
+{
+    gci_text_add(&d->out, "  label=\"%s\";\n", legend);
+}
+
 /* A node of a picture: rank, host, and a line more. */
 static void describe_node(describe *d, int rank, const char *more)
 {
-    gci_text_add(&d->out, "  \"%d\" [label=\"%d\\n", rank, rank);
+    gci_text_add(&d->out, "  \"%d\" [label=\"rank %d\\n", rank, rank);
     gci_text_quote(&d->out, describe_host(d->w, rank));
     gci_text_add(&d->out, "%s%s\"];\n", more[0] ? "\\n" : "", more);
 }
@@ -83,8 +89,9 @@ static void describe_links(describe *d)
     gci_enter(w);
     const gci_graph *graph = gci_overlay_graph(w->overlay);
     if (d->dot)
-        for (int rank = 0; rank < w->ranks; rank++)
-            describe_node(d, rank, "");
+        describe_legend(d, "thin: kept for relaying, with its costs; bold: connected for relaying; dashed: direct");
+    for (int rank = 0; d->dot && rank < w->ranks; rank++)
+        describe_node(d, rank, "");
     for (int i = 0; i < graph->edges; i++)
         describe_edge(d, &graph->edge[i]);
     gci_overlay_links(w->overlay, describe_link, d);
@@ -93,7 +100,7 @@ static void describe_links(describe *d)
 
 /* ---- routes --------------------------------------------------------------------------------------------------- */
 
-/* The backbone as it was when it was copied, and the tables of those ranks that were asked for. */
+/* The backbone as it was when it was copied, and the paths of this rank over it. */
 enum { NET_GONE = 255 };
 typedef struct describe_net {
     gci_world    *w;
@@ -101,20 +108,15 @@ typedef struct describe_net {
     gci_numbering numbering;
     uint16_t      epoch;
     uint8_t      *way;                  /* [ranks] enum gci_way, or NET_GONE */
-    gci_routes  **routes;               /* [ranks] */
-    int32_t      *path[GCI_METRICS];    /* [2 * ranks] */
+    gci_paths    *paths;
+    int32_t      *path[GCI_METRICS];    /* [ranks] */
     uint8_t      *relays;               /* [ranks] */
 } describe_net;
 
 static void net_free(describe_net *net)
 {
     gci_env *env = &net->w->env;
-    for (int rank = 0; net->routes && rank < net->w->ranks; rank++)
-        if (net->routes[rank]) {
-            gci_routes_free(env, net->routes[rank]);
-            gci_free(env, net->routes[rank]);
-        }
-    gci_free(env, net->routes);
+    gci_paths_free(net->paths);
     gci_free(env, net->relays);
     gci_free(env, net->way);
     for (int m = 0; m < GCI_METRICS; m++)
@@ -148,61 +150,21 @@ static int net_open(describe_net *net, gci_world *w)
     *net = (describe_net){ .w = w };
     net->way = gci_alloc(&w->env, ranks);
     net->relays = gci_alloc(&w->env, ranks);
-    net->routes = gci_alloc(&w->env, ranks * sizeof(gci_routes *));
     for (int m = 0; m < GCI_METRICS; m++)
-        net->path[m] = gci_alloc(&w->env, 2 * ranks * sizeof(int32_t));
-    if (!net->way || !net->relays || !net->routes || !net->path[0] || !net->path[1])
+        net->path[m] = gci_alloc(&w->env, ranks * sizeof(int32_t));
+    if (!net->way || !net->relays || !net->path[0] || !net->path[1])
         return GC_ERR_NOMEM;
     gci_enter(w);
     int err = net_copy(net);
     gci_leave(w);
-    return err;
+    if (err < 0 || net->graph.nodes == 0)
+        return err;
+    return gci_paths_make(&w->env, &net->graph, gci_control_topo(w->control), &net->numbering, w->rank, &net->paths);
 }
 
-static const gci_routes *net_routes(describe_net *net, int rank)
+static void describe_path(describe *d, const int32_t path[], int hops)
 {
-    gci_env *env = &net->w->env;
-    if (net->routes[rank])
-        return net->routes[rank];
-    gci_routes *r = gci_alloc(env, sizeof *r);
-    if (r && gci_routes_make(env, &net->graph, gci_control_topo(net->w->control), &net->numbering, rank, r) < 0) {
-        gci_free(env, r);
-        r = NULL;
-    }
-    net->routes[rank] = r;
-    return r;
-}
-
-static int neighbour_index(const gci_routes *r, int rank)
-{
-    for (int i = 0; i < r->degree; i++)
-        if (r->neighbour[i] == rank)
-            return i;
-    return -1;
-}
-
-/* Walks the tables from this rank to dest, as a packet does. How many hops; 0: there is no route; GC_ERR_NOMEM. */
-static int net_walk(describe_net *net, enum gci_metric metric, int dest, int32_t path[])
-{
-    int at = net->w->rank, came = -1, hops = 0;
-    while (at != dest && hops < 2 * net->w->ranks) {
-        const gci_routes *r = net_routes(net, at);
-        int next = r ? gci_route_next(r, metric, came, dest) : -1;
-        if (next < 0)
-            return r ? 0 : GC_ERR_NOMEM;
-        int to = r->neighbour[next];
-        const gci_routes *there = net_routes(net, to);
-        if (!there)
-            return GC_ERR_NOMEM;
-        came = neighbour_index(there, at);
-        path[hops++] = at = to;
-    }
-    return at == dest ? hops : 0;
-}
-
-static void describe_path(describe *d, const char *metric, const int32_t path[], int hops)
-{
-    gci_text_add(&d->out, "%s %d hop%s", metric, hops, hops == 1 ? "" : "s");
+    gci_text_add(&d->out, "%d hop%s", hops, hops == 1 ? "" : "s");
     for (int i = 0; i < hops - 1; i++)
         gci_text_add(&d->out, "%s %d", i > 0 ? "," : " over", path[i]);
 }
@@ -210,29 +172,35 @@ static void describe_path(describe *d, const char *metric, const int32_t path[],
 /* The numbering that keeps routes free of cycles: nodes in its order, or the forest of each link. */
 static void describe_numbering(describe *d, const describe_net *net)
 {
+    static const char *const rule[GCI_ROUTINGS] = {
+        "first to lower numbers, then to higher; rank:number", "first to lower numbers, then to higher; rank:number",
+        "never by a lower forest after a higher; link:forest", "any way, which can deadlock" };
     const gci_numbering *nb = &net->numbering;
-    gci_text_add(&d->out, "epoch %u, routing %s", (unsigned)net->epoch, gci_routing_name(nb->routing));
-    if (nb->routing == GCI_UPDOWN_DFS || nb->routing == GCI_UPDOWN_BFS)
-        for (int rank = 0; rank < nb->entries; rank++)
-            gci_text_add(&d->out, "%s %d:%d", rank > 0 ? "," : ", numbers (rank:number)", rank, nb->number[rank]);
-    if (nb->routing == GCI_ORDERED)
-        for (int i = 0; i < nb->entries && i < net->graph.edges; i++)
-            gci_text_add(&d->out, "%s %d-%d:%d", i > 0 ? "," : ", forests (link:forest)", net->graph.edge[i].a,
-                         net->graph.edge[i].b, nb->number[i]);
+    gci_text_add(&d->out, "epoch %u, routing %s: %s", (unsigned)net->epoch, gci_routing_name(nb->routing), rule[nb->routing]);
+    for (int i = 0; i < nb->entries; i++)
+        if (nb->routing != GCI_ORDERED)
+            gci_text_add(&d->out, "%s %d:%d", i > 0 ? "," : "", i, nb->number[i]);
+        else if (!edge_is_down(&net->graph.edge[i]))
+            gci_text_add(&d->out, "%s %d-%d:%d", i > 0 ? "," : "", net->graph.edge[i].a, net->graph.edge[i].b, nb->number[i]);
     gci_text_add(&d->out, "\n");
 }
 
+/* Small messages take the path of least latency, bulk that of most bandwidth. Pairs that are not routed are told of it too. */
 static void describe_route(describe *d, describe_net *net, int dest, const int hops[GCI_METRICS])
 {
-    static const char *const way[] = { "not in use", "direct", "routed" };
-    gci_text_add(&d->out, "rank %d: to %d, %s: ", d->w->rank, dest, way[net->way[dest]]);
+    static const char *const way[] = { "not in use (routed it would be ", "direct (routed it would be ", "routed: " };
+    const int32_t *soon = net->path[GCI_LATENCY], *bulk = net->path[GCI_BANDWIDTH];
+    gci_text_add(&d->out, "rank %d: to %d, %s", d->w->rank, dest, way[net->way[dest]]);
     if (hops[GCI_LATENCY] == 0) {
-        gci_text_add(&d->out, "no route\n");
-        return;
+        gci_text_add(&d->out, "no route");
+    } else if (hops[0] == hops[1] && memcmp(soon, bulk, (size_t)hops[0] * sizeof *soon) == 0) {
+        describe_path(d, soon, hops[0]);
+    } else {
+        describe_path(d, soon, hops[GCI_LATENCY]);
+        gci_text_add(&d->out, "; bulk ");
+        describe_path(d, bulk, hops[GCI_BANDWIDTH]);
     }
-    describe_path(d, "latency", net->path[GCI_LATENCY], hops[GCI_LATENCY]);
-    describe_path(d, "; bandwidth", net->path[GCI_BANDWIDTH], hops[GCI_BANDWIDTH]);
-    gci_text_add(&d->out, "\n");
+    gci_text_add(&d->out, net->way[dest] == GCI_WAY_ROUTED ? "\n" : ")\n");
 }
 
 static void describe_hops(describe *d, const int32_t path[], int hops, enum gci_metric metric)
@@ -244,22 +212,20 @@ static void describe_hops(describe *d, const int32_t path[], int hops, enum gci_
 static void describe_relays(describe *d, const describe_net *net)
 {
     bool any = false;
-    gci_text_add(&d->out, "rank %d: relays:", d->w->rank);
+    gci_text_add(&d->out, "rank %d: its routes pass over", d->w->rank);
     for (int rank = 0; rank < d->w->ranks; rank++)
         if (net->relays[rank]) {
             gci_text_add(&d->out, "%s %d", any ? "," : "", rank);
             any = true;
         }
-    gci_text_add(&d->out, any ? "\n" : " none\n");
+    gci_text_add(&d->out, any ? "\n" : " nobody\n");
 }
 
-static int describe_dest(describe *d, describe_net *net, int dest)
+static void describe_dest(describe *d, describe_net *net, int dest)
 {
     int hops[GCI_METRICS] = { 0, 0 };
-    for (int m = 0; m < GCI_METRICS && net->graph.nodes > 0; m++) {
-        hops[m] = net_walk(net, (enum gci_metric)m, dest, net->path[m]);
-        if (hops[m] < 0)
-            return hops[m];
+    for (int m = 0; m < GCI_METRICS && net->paths; m++) {
+        hops[m] = gci_paths_walk(net->paths, (enum gci_metric)m, dest, net->path[m]);
         for (int i = 0; i < hops[m] - 1; i++)
             net->relays[net->path[m][i]] = 1;
         if (d->dot)
@@ -267,7 +233,6 @@ static int describe_dest(describe *d, describe_net *net, int dest)
     }
     if (!d->dot)
         describe_route(d, net, dest, hops);
-    return GC_OK;
 }
 
 static int describe_routes(describe *d)
@@ -276,17 +241,19 @@ static int describe_routes(describe *d)
     describe_net net;
     int err = net_open(&net, w);
     bool tree = net.numbering.routing == GCI_UPDOWN_DFS || net.numbering.routing == GCI_UPDOWN_BFS;
+    if (err == GC_OK && d->dot)
+        describe_legend(d, "hops that messages take if they are routed: black for small ones, blue for bulk");
     for (int rank = 0; err == GC_OK && d->dot && rank < w->ranks; rank++) {
         char number[32] = "";
         if (tree && rank < net.numbering.entries)
-            snprintf(number, sizeof number, "no. %d", (int)net.numbering.number[rank]);
+            snprintf(number, sizeof number, "number %d", (int)net.numbering.number[rank]);
         describe_node(d, rank, number);
     }
     if (err == GC_OK && !d->dot && net.graph.nodes > 0)
         describe_numbering(d, &net);
     for (int dest = 0; err == GC_OK && dest < w->ranks; dest++)
         if (dest != w->rank && net.way[dest] != NET_GONE)
-            err = describe_dest(d, &net, dest);
+            describe_dest(d, &net, dest);
     if (err == GC_OK && !d->dot)
         describe_relays(d, &net);
     net_free(&net);

@@ -3,8 +3,10 @@
  *
  * A connection goes CONNECTING -> SHAKING -> PROVEN -> CLOSED, incoming ones start at SHAKING. Until it is proven it is a
  * stranger's: it holds one small gci_conn and nothing that it sends makes it hold more; it has a deadline that bytes do
- * not extend; and there are at most STRANGERS_MAX of them. Beyond that whoever waits stays in the backlog of the
- * listening socket, and makes place the one that has been silent longest. A peer that got dropped in a flood comes again.
+ * not extend; and there are at most STRANGERS_MAX of them. Beyond that whoever waits stays in the backlog of the listening
+ * socket until one is through, or has been silent for too long and makes place. That is a flood, and the backlog must not grow
+ * longer than a peer's patience: until it is over each newcomer takes the place of one drawn by chance. So a peer gets through
+ * with a probability that no flood makes zero; one that got dropped comes again.
  *
  * A dial tries a rank's addresses in order, the next as soon as one failed or after a while of silence, all of them in
  * parallel if need be. The first that proves itself with its CHALLENGE is chosen: the others are closed before our PROOF
@@ -27,7 +29,8 @@ enum {
     STRANGER_GRACE_MS = 250,        /* a living peer's HELLO is here by then, over most wide areas too */
     SHAKE_DEADLINE_MS = 5000,       /* four messages over a bad wide area, one of them lost */
     ACCEPT_PAUSE_MS = 100,          /* out of descriptors or memory: let others give some back */
-    STAGGER_MS = 250,               /* RFC 8305, 5: the recommended delay between attempts */
+    STAGGER_MS = 250,               /* RFC 8305, 5: the recommended delay between attempts ... */
+    STAGGER_ALL_MS = 1000,          /* ... less where there are many addresses: by then all have been tried */
     BUSY_MS = 50,                   /* "busy": the other side is connecting to us right now */
     BACKOFF_FIRST_MS = 10, BACKOFF_MAX_MS = 200,
     HOPELESS_ROUNDS = 3,            /* in which everybody refused: by then it is no race with somebody who just starts */
@@ -152,19 +155,32 @@ static void dial_missed(gci_control *c, gci_dial *d, int candidate, int err)
     }
 }
 
+static void conn_log_failure(gci_control *c, const gci_conn *k, int err)
+{
+    char address[GCI_ADDR_TEXT], why[GCI_TEXT];
+
+    gci_addr_text(&k->addr, address);
+    dial_why(err, &k->shake, why);
+    if (k->incoming && err != GCI_REFUSE_BUSY)
+        gci_log(c->env, GC_LOG_INFO, "dropped a connection from %s: %s", address, why);
+    else if (c->env->debug & GCI_DEBUG_BOOT)
+        gci_log(c->env, GC_LOG_DEBUG, "rank %d at %s: %s", k->peer, address, why);
+    /* Who finds another key in our CHALLENGE goes without a PROOF. So does one whom another connection served better: when
+     * that rank has joined, join.c takes the note back. */
+    if (k->incoming && k->shake.step == GCI_SHAKE_PROOF && k->shake.state == GCI_SHAKE_READS && err <= 0 && err != -ETIMEDOUT
+        && k->shake.purpose == GCI_PURPOSE_JOIN && c->phase < GCI_PHASE_RUN) {
+        snprintf(c->note, sizeof c->note, "%s tried, but has another key", address);
+        c->note_rank = k->shake.peer;
+    }
+}
+
 /* An unproven connection ends: err is an errno, a refusal, or 0 when the other side closed. */
 static void conn_fail(gci_control *c, gci_conn *k, int err)
 {
     gci_dial *d = k->dial;
     int candidate = k->candidate;
-    char address[GCI_ADDR_TEXT], why[GCI_TEXT];
 
-    if (k->incoming && k->shake.step == GCI_SHAKE_PROOF && !k->shake.refusal && c->phase < GCI_PHASE_RUN && err <= 0)
-        snprintf(c->note, sizeof c->note, "%s tried, but has another key", gci_addr_text(&k->addr, address));
-    if (k->incoming && err != GCI_REFUSE_BUSY)
-        gci_log(c->env, GC_LOG_INFO, "dropped a connection from %s: %s", gci_addr_text(&k->addr, address), dial_why(err, &k->shake, why));
-    else if (c->env->debug & GCI_DEBUG_BOOT)
-        gci_log(c->env, GC_LOG_DEBUG, "rank %d at %s: %s", k->peer, gci_addr_text(&k->addr, address), dial_why(err, &k->shake, why));
+    conn_log_failure(c, k, err);
     if (d) {
         d->peer_version = k->shake.peer_version;
         d->peer_ranks = k->shake.peer_ranks;
@@ -254,60 +270,82 @@ static void shake_choose(gci_control *c, gci_conn *k)
     d->next = d->n;
 }
 
-static void shake_decide(gci_control *c, gci_conn *k)
+/* Who has sent its PROOF waits for our VERDICT. If we were stopped meanwhile it may have given up, and come by another
+ * connection: then the end is here already. -EAGAIN: it waits; else how it ended, as in conn_fail(). */
+static int shake_waits(gci_control *c, gci_conn *k)
+{
+    struct iovec v = { &(uint8_t){ 0 }, 1 };
+    ssize_t n;
+
+    do
+        n = c->sys->recv(c->sys, k->fd, &v, 1);
+    while (n == -EINTR);
+    return n > 0 ? GCI_REFUSE_STRANGER : (int)n;
+}
+
+/* false: it has ended. */
+static bool shake_decide(gci_control *c, gci_conn *k)
 {
     enum gci_refusal why = k->shake.refusal;
+    int n = k->shake.step == GCI_SHAKE_PROOF ? shake_waits(c, k) : -EAGAIN;
+
+    if (n != -EAGAIN) {
+        conn_fail(c, k, n);
+        return false;
+    }
     if (!why) {
         k->peer = k->shake.peer;
         k->purpose = k->shake.purpose;
         why = c->up->judge(c, k);
     }
     gci_shake_decide(&k->shake, why);
+    return true;
+}
+
+/* Some of out could not leave. A verdict that does not leave at once would leave both sides unsure of the link: start over. */
+static void shake_await_room(gci_control *c, gci_conn *k)
+{
+    int err = k->shake.state == GCI_SHAKE_DONE ? -EAGAIN : conn_watch(c, k, GCI_READ | GCI_WRITE);
+    if (err < 0)
+        conn_fail(c, k, err);
+}
+
+/* Reads what there is. true: something was. */
+static bool shake_go_on(gci_control *c, gci_conn *k)
+{
+    int n = shake_read(c, k);
+
+    if (n == 1) {
+        if (k->shake.step == GCI_SHAKE_VERDICT && !k->shake.acceptor)
+            shake_choose(c, k);
+        return true;
+    }
+    if (n == -EAGAIN && (n = conn_watch(c, k, GCI_READ)) >= 0)
+        return false;
+    conn_fail(c, k, n);
+    return false;
 }
 
 static void conn_shake(gci_control *c, gci_conn *k)
 {
-    for (;;) {
-        gci_shake *s = &k->shake;
+    bool more = true;
+
+    while (more) {
+        const gci_shake *s = &k->shake;
         int n = shake_send(c, k);
         if (n == -EAGAIN) {
-            /* A verdict that does not leave at once would leave both sides unsure of the link: start over instead. */
-            if (s->state == GCI_SHAKE_DONE)
-                conn_fail(c, k, n);
-            else if ((n = conn_watch(c, k, GCI_READ | GCI_WRITE)) < 0)
-                conn_fail(c, k, n);
+            shake_await_room(c, k);
             return;
         }
-        if (n < 0) {
-            conn_fail(c, k, n);
-            return;
-        }
-        if (s->state == GCI_SHAKE_DECIDES) {
-            shake_decide(c, k);
-            continue;
-        }
-        if (s->state == GCI_SHAKE_FAILED) {
-            conn_fail(c, k, s->refusal);
+        if (n < 0 || s->state == GCI_SHAKE_FAILED) {
+            conn_fail(c, k, n < 0 ? n : s->refusal);
             return;
         }
         if (s->state == GCI_SHAKE_DONE) {
             conn_proven(c, k);
             return;
         }
-        n = shake_read(c, k);
-        if (n == -EAGAIN)
-            n = conn_watch(c, k, GCI_READ);
-        else if (n == 1) {
-            if (s->step == GCI_SHAKE_VERDICT && !s->acceptor)
-                shake_choose(c, k);
-            continue;
-        } else if (n == 0) {
-            conn_fail(c, k, 0);
-            return;
-        }
-        if (n < 0)
-            conn_fail(c, k, n);
-        return;
+        more = s->state == GCI_SHAKE_DECIDES ? shake_decide(c, k) : shake_go_on(c, k);
     }
 }
 
@@ -498,30 +536,46 @@ static void accept_pause(gci_control *c, int64_t until)
         c->accept_at = until;
 }
 
-/* Room for one more stranger: the silent go first, then the oldest, none before its grace is over. */
-static bool accept_room(gci_control *c)
+/* Who makes place: the one that has been here longest, a mute one before all others; in a flood any. NULL: nobody. */
+static gci_conn *accept_victim(gci_control *c)
 {
-    gci_conn *victim = NULL;
+    gci_conn *oldest = NULL, *drawn = NULL;
+    bool found_mute = false;
+    uint32_t lot;
 
-    if (c->unproven < STRANGERS_MAX)
-        return true;
+    if (c->sys->random(c->sys, &lot, sizeof lot) < 0)
+        lot = 0;
+    lot %= STRANGERS_MAX;
     for (int i = 0; i < c->conns; i++) {
         gci_conn *k = c->conn[i];
-        bool silent, better;
+        bool mute;
         if (!k || !k->incoming || k->stage != GCI_CONN_SHAKING)
             continue;
-        silent = k->shake.step == GCI_SHAKE_HELLO;
-        better = !victim || (silent && victim->shake.step != GCI_SHAKE_HELLO)
-                 || (silent == (victim->shake.step == GCI_SHAKE_HELLO) && k->since < victim->since);
-        if (better)
-            victim = k;
+        if (lot-- == 0)
+            drawn = k;
+        mute = k->shake.step == GCI_SHAKE_HELLO;
+        if (!oldest || mute > found_mute || (mute == found_mute && k->since < oldest->since)) {
+            oldest = k;
+            found_mute = mute;
+        }
     }
-    if (victim && c->now - victim->since < dial_ms(STRANGER_GRACE_MS)) {
+    return c->flooded && drawn ? drawn : oldest;
+}
+
+/* Room for one more stranger: at first none goes before its grace is over. */
+static bool accept_room(gci_control *c)
+{
+    gci_conn *victim;
+
+    c->flooded = c->flooded && c->unproven > STRANGERS_MAX / 2;
+    if (c->unproven < STRANGERS_MAX || (victim = accept_victim(c)) == NULL)
+        return true;
+    if (!c->flooded && c->now - victim->since < dial_ms(STRANGER_GRACE_MS)) {
         accept_pause(c, victim->since + dial_ms(STRANGER_GRACE_MS));
         return false;
     }
-    if (victim)
-        conn_fail(c, victim, -ETIMEDOUT);
+    c->flooded = true;
+    conn_fail(c, victim, -ETIMEDOUT);
     return true;
 }
 
@@ -548,6 +602,8 @@ static int accept_one(gci_control *c, int fd, const gci_addr *from)
         err = conn_watch(c, k, GCI_READ);
     if (err < 0)
         conn_fail(c, k, err);
+    else
+        conn_shake(c, k);               /* its HELLO may have waited with it */
     return 0;
 }
 
@@ -590,7 +646,8 @@ GCI gci_dial *gci_dial_new(gci_control *c, enum gci_purpose purpose, int peer, c
     return d;
 }
 
-GCI gci_dial *gci_dial_ssh(gci_control *c, enum gci_purpose purpose, int peer, const char *destination, uint16_t port, int64_t deadline)
+GCI gci_dial *gci_dial_ssh(gci_control *c, enum gci_purpose purpose, int peer, const char *destination, uint16_t port,
+                           int64_t deadline)
 {
     gci_dial *d = gci_dial_new(c, purpose, peer, &(gci_addr){ .port = port }, 1, deadline);
 
@@ -652,8 +709,8 @@ GCI const char *gci_dial_text(gci_control *c, const gci_dial *d, char text[GCI_T
         gci_shake s = { .refusal = (uint8_t)(d->err[i] > 0 ? d->err[i] : 0), .peer_version = d->peer_version,
                         .peer_ranks = d->peer_ranks, .self = dial_self(c) };
         const char *said = d->err[i] ? dial_why(d->err[i], &s, why) : "no answer";
-        int n = d->via[0] ? snprintf(text, GCI_TEXT, "ssh %s: %s", d->via, said)
-                          : snprintf(text + at, GCI_TEXT - at, "%s%s: %s", i ? "; " : "", gci_addr_text(&d->addr[i], address), said);
+        const char *where = d->via[0] ? d->via : gci_addr_text(&d->addr[i], address);
+        int n = snprintf(text + at, GCI_TEXT - at, "%s%s%s: %s", i ? "; " : "", d->via[0] ? "ssh " : "", where, said);
         at += n > 0 ? (size_t)n : 0;
     }
     if (!d->n)
@@ -667,8 +724,9 @@ static int dial_spawn(gci_control *c, gci_dial *d)
 {
     int64_t alive = c->peer_timeout / GCI_SECOND / TUNNEL_PROBES;
     char port[32], interval[48], count[48], connect[48];
-    char *argv[] = { (char[]){ "ssh" }, (char[]){ "-T" }, (char[]){ "-o" }, (char[]){ "BatchMode=yes" }, (char[]){ "-o" }, connect,
-                     (char[]){ "-o" }, interval, (char[]){ "-o" }, count, (char[]){ "-W" }, port, (char[]){ "--" }, d->via, NULL };
+    char ssh[] = "ssh", plain[] = "-T", option[] = "-o", batch[] = "BatchMode=yes", forward[] = "-W", end[] = "--";
+    char *argv[] = { ssh, plain, option, batch, option, connect, option, interval, option, count, forward, port, end, d->via,
+                     NULL };
 
     snprintf(port, sizeof port, "127.0.0.1:%u", d->addr[0].port);
     snprintf(connect, sizeof connect, "ConnectTimeout=%d", TUNNEL_CONNECT_S);
@@ -677,12 +735,18 @@ static int dial_spawn(gci_control *c, gci_dial *d)
     return c->sys->spawn(c->sys, argv);
 }
 
+/* How long an address is tried alone. */
+static int64_t dial_stagger(const gci_dial *d)
+{
+    return dial_ms(STAGGER_MS * d->n > STAGGER_ALL_MS ? STAGGER_ALL_MS / d->n : STAGGER_MS);
+}
+
 static void dial_try(gci_control *c, gci_dial *d)
 {
     int i = d->next++, err, fd = d->via[0] ? dial_spawn(c, d) : c->sys->connect(c->sys, &d->addr[i]);
     gci_conn *k;
 
-    d->next_at = c->now + dial_ms(STAGGER_MS);
+    d->next_at = c->now + dial_stagger(d);
     if (fd < 0) {
         dial_missed(c, d, i, fd);
         return;

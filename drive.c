@@ -111,7 +111,8 @@ GCI void gci_overlay_wait(gci_overlay *o, bool (*done)(void *arg), void *arg, co
     drive_spin spin = { 0 };
     spin_begin(o, &spin);
     o->calls++;
-    while (!done(arg)) {
+    bool ended;
+    while (!(ended = done(arg))) {
         if (o->driving)
             await_driver(o, deadline);
         else
@@ -119,7 +120,7 @@ GCI void gci_overlay_wait(gci_overlay *o, bool (*done)(void *arg), void *arg, co
         if (deadline != GCI_FOREVER && o->sys->now(o->sys) >= deadline)
             break;
     }
-    if (spin.on && spin.rounds > 0) {
+    if (ended && spin.on && spin.rounds > 0) {
         o->penalty /= 2;
         if (!o->threaded)               /* which has no way to notice packets on a hot link */
             gci_links_paid(o, hint ? *hint : -1);

@@ -291,6 +291,8 @@ GCI bool gci_link_pump(gci_overlay *o, gci_link *link)
             break;
         }
         moved = true;
+        if (!link->spoke)
+            gci_overlay_spoke(o, link);
         link_sent(o, link, (size_t)n);
         more |= link->pushed || link->waiters;
     }

@@ -171,7 +171,7 @@ static int direct_resolve(gc_options *o, char error_text[GCI_TEXT])
     return GC_OK;
 }
 
-/* What it says is control's; that nobody can read it must not pass for "no such lines". */
+/* What it says is control's; that nobody can read it must not pass for "no such lines". Rank 0 tells the others. */
 static int links_check(const char *path, char error_text[GCI_TEXT])
 {
     FILE *file = fopen(path, "re");
@@ -185,7 +185,7 @@ static int links_check(const char *path, char error_text[GCI_TEXT])
     return GC_ERR_CONFIG;
 }
 
-static int options_check(gc_options *o, char error_text[GCI_TEXT])
+static int options_check(gc_options *o, bool root, char error_text[GCI_TEXT])
 {
     const char *p = o->progress;
     if (strcmp(p, "auto") != 0 && strcmp(p, "poll") != 0 && strcmp(p, "sleep") != 0 && strcmp(p, "thread") != 0) {
@@ -202,7 +202,7 @@ static int options_check(gc_options *o, char error_text[GCI_TEXT])
     if (o->max_links == 0)
         o->max_links = max_links_default();
     int err = direct_resolve(o, error_text);
-    if (err == GC_OK && o->links)
+    if (err == GC_OK && o->links && root)
         err = links_check(o->links, error_text);
     return err == GC_OK ? gci_coll_check_algo(o->algo, error_text) : err;
 }
@@ -220,7 +220,7 @@ static int options_resolve(gci_env *env, const gc_options *given, gc_options *o,
         if (err < 0 && option_rows[i].kind == OPTION_TEXT)
             *(const char **)option_field(o, &option_rows[i]) = NULL;    /* the caller's: not ours to free */
     }
-    return err == GC_OK ? options_check(o, error_text) : err;
+    return err == GC_OK ? options_check(o, env->rank == 0, error_text) : err;
 }
 
 /* ---- communicators -------------------------------------------------------------------------------------------- */
@@ -690,8 +690,8 @@ int gc_abort(gc_comm *comm, int code)
     gci_world *w = comm->world;
     gci_news news = { .kind = GCI_NEWS_NOTICE, .rank = w->rank, .fd = -1, .code = GC_ERR_ABORTED };
     news.notice = (gci_notice){ .kind = GCI_NOTICE_ABORT, .origin = (uint32_t)w->rank, .word = { (uint32_t)code } };
+    gci_overlay_news(w->overlay, &news);    /* first: before any news of those who leave because of it */
     int err = w->control ? gci_control_notify(w->control, &news.notice) : GC_OK;
-    gci_overlay_news(w->overlay, &news);
     gci_enter(w);
     gci_overlay_poll(w->overlay, -1);
     gci_leave(w);

@@ -62,7 +62,7 @@ enum { GC_OK = 0,
        GC_ERR_NOMEM = -2,           /* out of memory */
        GC_ERR_SYSTEM = -3,          /* a system call failed; the text has its errno */
        GC_ERR_TIMEOUT = -4,         /* not done in the time given */
-       GC_ERR_UNREACHABLE = -5,     /* a rank's address does not answer */
+       GC_ERR_UNREACHABLE = -5,     /* no connection to a rank can be made, nor is there a way over others */
        GC_ERR_AUTH = -6,            /* the other end does not know the key of this job */
        GC_ERR_PROTOCOL = -7,        /* the other end said what a rank of this job would not */
        GC_ERR_PEER = -8,            /* a rank died or left */
@@ -121,7 +121,8 @@ typedef struct gc_options {
     const char *advertise;      /* later */
     const char *ports;          /* "lo-hi": listen on a port of this range, for firewalls */
     const char *links;          /* name of a file with lines "require <src-pattern> <dst-pattern> via=ssh user=NAME": how
-                                   hosts are reached that take no connection but ssh's. # begins a comment */
+                                   hosts are reached that take no connection but ssh's. # begins a comment. Rank 0's file
+                                   holds for all ranks; if it has none, each rank's own */
     const char *algo;           /* "bcast:binomial,reduce:flat": algorithms to take */
     const char *model;          /* later */
     const char *order;          /* later */
@@ -166,10 +167,11 @@ void gc_options_init(gc_options *options, size_t size_of_options);
  * start_timeout and one second. options may be NULL. All ranks succeed or all fail. On failure *world is NULL,
  * nothing is left behind, and options->error_text says why, naming rank and address where one is at fault. End it
  * with gc_finalize.
- * Returns GC_OK, GC_ERR_ARG, GC_ERR_NOMEM, GC_ERR_SYSTEM; GC_ERR_CONFIG: contradictory or unusable options, no key
- * for an address beyond loopback; GC_ERR_TIMEOUT: too few ranks; GC_ERR_UNREACHABLE: rank 0 does not answer;
- * GC_ERR_AUTH: a wrong key; GC_ERR_PROTOCOL: another version or another job; GC_ERR_UNSUPPORTED: an option of a later
- * version. */
+ * Returns GC_OK, GC_ERR_ARG, GC_ERR_NOMEM, GC_ERR_SYSTEM; GC_ERR_CONFIG: contradictory or unusable options, also between
+ * ranks (another size, a rank twice), no key for an address beyond loopback; GC_ERR_TIMEOUT: not all ranks came, or rank 0
+ * was not found where it should be; GC_ERR_UNREACHABLE: all came, but there are no connections that hold them together;
+ * GC_ERR_PEER: a rank died meanwhile; GC_ERR_AUTH: rank 0 has another key; GC_ERR_PROTOCOL: rank 0 speaks another version,
+ * or a rank says what makes no sense; GC_ERR_UNSUPPORTED: an option of a later version. */
 int gc_init(gc_comm **world, const gc_options *options);
 
 /* Leaves the job. Collective over the world: blocks until every rank has called it and all messages under way have
@@ -290,7 +292,8 @@ int gc_imrecv(gc_message **message, void *buf, size_t bytes, gc_request **reques
 
 /* A request that is complete is freed and its variable set to NULL; a NULL request counts as complete, and as a
  * success. A status may be NULL. The value returned is the operation's own error (GC_ERR_TRUNCATE, GC_ERR_PEER,
- * GC_ERR_MISMATCH, ...), which also stands in its status. Operations progress inside any call of the library. */
+ * GC_ERR_MISMATCH, ...), which also stands in its status. The requests of one call are of one world: GC_ERR_ARG, if not.
+ * Operations progress inside any call of the library. */
 
 /* Blocks until the operation is complete. Returns its error. */
 int gc_wait(gc_request **request, gc_status *status);
@@ -417,7 +420,7 @@ const char *gc_cluster(const gc_comm *comm, int rank);
 typedef struct gc_stats {
     size_t   size;              /* of this struct as the caller knows it */
     uint64_t messages, bytes;           /* sent by this process, of the program's own data */
-    uint64_t wan_messages, wan_bytes;   /* of these, to ranks of another cluster; not counted yet: 0 */
+    uint64_t wan_messages, wan_bytes;   /* of these, to ranks of another site (the first name of the cluster) */
     uint64_t relayed_bytes;     /* forwarded for others */
     uint64_t system_calls;      /* on data connections */
     size_t   memory, memory_peak;       /* bytes allocated now and at most */

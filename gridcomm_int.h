@@ -23,9 +23,13 @@
  *   life.c         control connections: life and death, notices, epochs, the goodbye
  *   join.c         how ranks find each other at start and trade cards
  *   dial.c         connecting, accepting, proving; frames on control connections
+ *   override.c     what the user lays down about addresses (pure)
+ *   addrsel.c      which interface talks to which address (pure)
  *   boot.c         what a process knows at start, cards, the handshake of every port (bytes in, bytes out)
  *   sched.c op.c   schedules and the algorithms that emit them; types and reduction kernels (pure)
- *   backbone.c     which ranks keep links to each other, so that the job holds together (pure)
+ *   linksfile.c    the file that says which links are made by ssh (pure)
+ *   mend.c         does a graph of links hold, and which links would mend it? (pure)
+ *   backbone.c     which ranks wish for links to each other, so that the job holds together (pure)
  *   route.c topo.c routing tables over a graph of links; clusters as a tree (pure)
  *   text.c         texts put together piece by piece (pure)
  *   sys.c          the table of system functions, allocator, log, SHA-256 and HMAC
@@ -59,6 +63,14 @@ enum { GCI_TEXT = 256 };        /* bytes of an error text */
 static inline size_t gci_min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t gci_max(size_t a, size_t b) { return a > b ? a : b; }
 
+/* SplitMix64 (Steele, Lea and Flood 2014): state in, number out. */
+static inline uint64_t gci_mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
 /* ---- sys.c: the table of system functions ------------------------------------------------------------------- */
 
 enum { GCI_NS_PER_MS = 1000000, GCI_HOST_ID_BYTES = 64, GCI_HOST_NAME_BYTES = 64, GCI_IFNAME_BYTES = 16, GCI_ADDR_TEXT = 64 };
@@ -73,7 +85,7 @@ typedef struct gci_addr {
     uint32_t scope;             /* IPv6 link-local: interface index */
 } gci_addr;
 
-enum { GCI_IF_LOOPBACK = 1, GCI_IF_POINT_TO_POINT = 2 };
+enum { GCI_IF_LOOPBACK = 1, GCI_IF_POINT_TO_POINT = 2, GCI_IF_DEPRECATED = 4, GCI_IF_TEMPORARY = 8 };   /* the last two: IPv6 */
 
 /* One address of one interface that is up. An interface with several addresses has several entries, one after another. */
 typedef struct gci_ifaddr {
@@ -259,6 +271,12 @@ GCI bool gci_numbering_holds(const gci_graph *, const gci_numbering *, int32_t s
 /* GC_ERR_NOMEM, GC_ERR_UNSUPPORTED: more than 65,535 neighbours, GC_ERR_ARG: the numbering is of another graph. */
 GCI int  gci_routes_make(gci_env *, const gci_graph *, const gci_topo *, const gci_numbering *, int self, gci_routes *);
 GCI void gci_routes_free(gci_env *, gci_routes *);
+/* The paths of one node's packets, hop by hop, as the tables of all nodes send them, without making those. Graph, topo and
+ * numbering are not copied. GC_ERR_* as above. walk: how many hops, path: [nodes] where each ends; 0: there is no route. */
+typedef struct gci_paths gci_paths;
+GCI int  gci_paths_make(gci_env *, const gci_graph *, const gci_topo *, const gci_numbering *, int self, gci_paths **);
+GCI int  gci_paths_walk(gci_paths *, enum gci_metric, int dest, int32_t path[]);
+GCI void gci_paths_free(gci_paths *);
 /* from: index of the neighbour that it came from, -1: it starts here. Index of the neighbour it goes to, or -1. Never back
  * to where it came from: tables of one knowledge do not ask for that, those of mixed knowledge could, and wait in a circle. */
 static inline int gci_route_next(const gci_routes *r, enum gci_metric metric, int from, int dest)
@@ -268,22 +286,30 @@ static inline int gci_route_next(const gci_routes *r, enum gci_metric metric, in
     return next == GCI_NO_ROUTE || next == from ? -1 : next;
 }
 
-/* ---- backbone.c: which ranks keep links to each other (pure) ----------------------------------------------------- */
+/* ---- backbone.c: which ranks wish for links to each other (pure) -------------------------------------------------- */
 
 /* The links that every rank wishes for: the locality-aware choice of Hironaka 4.5.1 over cluster tiers, the same at every
  * rank for the same arguments. density: links / pairs, 0: about 2 log2 n links a rank. speed: Mbit/s per node, 0 or NULL
  * unknown. The result is connected, and no single node cuts it (where n > 2 allows). GC_ERR_NOMEM. */
 GCI int  gci_backbone_choose(gci_env *, const gci_topo *, const uint32_t speed[], double density, uint64_t seed, gci_graph *);
 GCI void gci_backbone_cost(const gci_topo *, const uint32_t speed[], gci_edge *);       /* fills in the costs of (a, b) */
+/* site: [nodes] -> number of its site, in block order: the clusters below the root; hosts that stand there themselves are
+ * one. How many there are. */
+GCI int32_t gci_backbone_sites(const gci_topo *, int32_t site[]);
+
+/* ---- mend.c: does a graph of links hold, and what would mend it? (pure) ------------------------------------------- */
+
 /* Some links could not be had: they stand in the graph as down. Which others should be tried, so that it becomes connected
  * and then without a node that cuts it? At most max (a few per part that is to be joined do), none that stands in the graph
  * already. To be called again when it is known which of them are up and which down; how often it may propose
- * is bounded, see backbone.c. Once the graph is connected a caller in haste may stop. Returns how many; 0: it holds, or
+ * is bounded, see mend.c. Once the graph is connected a caller in haste may stop. Returns how many; 0: it holds, or
  * nothing sensible is left to try. GC_ERR_NOMEM. */
 GCI int  gci_backbone_repair(gci_env *, const gci_topo *, const gci_graph *, uint64_t seed, int max, gci_edge out[]);
 GCI int  gci_graph_add(gci_env *, gci_graph *, const gci_edge *);                       /* in its place; twice: replaces. GC_ERR_NOMEM */
 GCI int  gci_graph_parts(const gci_graph *, int32_t part[]);            /* [nodes] -> number of its component; how many there are */
 GCI int  gci_graph_cuts(gci_env *, const gci_graph *, uint8_t cut[]);   /* [nodes] -> 1: its death cuts others off; how many; GC_ERR_NOMEM */
+
+/* ---- linksfile.c: the file that GRIDCOMM_LINKS names (pure) -------------------------------------------------------- */
 
 /* A line of the file that GRIDCOMM_LINKS names (docs/links.md): `require <src-pattern> <dst-pattern> via=ssh user=NAME`.
  * Patterns (* and ?) are held against host name, address and cluster path of a rank. user "": ssh's own default. The error
@@ -441,6 +467,88 @@ GCI size_t gci_shake_feed(gci_shake *, const uint8_t *, size_t);            /* h
 GCI void   gci_shake_decide(gci_shake *, enum gci_refusal);                 /* in GCI_SHAKE_DECIDES only */
 GCI const char *gci_shake_text(const gci_shake *, char text[GCI_TEXT]);     /* why it failed: "wrong key", "speaks version 2" */
 
+/* ---- addrsel.c: which interface talks to which address (pure) ----------------------------------------------------- */
+
+/* Where an address leads. NOWHERE: loopback, multicast, unspecified, reserved. PRIVATE: RFC 1918, 100.64/10, unique local. */
+enum gci_class { GCI_CLASS_NOWHERE, GCI_CLASS_LINK_LOCAL, GCI_CLASS_PRIVATE, GCI_CLASS_PUBLIC };
+GCI enum gci_class gci_addr_class(const gci_addr *);
+
+/* What a pair of addresses is good for, the better the greater. From GCI_QUALITY_PRIVATE on both ends see it alike. */
+enum gci_quality {
+    GCI_QUALITY_NONE,
+    GCI_QUALITY_LINK_LOCAL,     /* last resorts: link-local ... */
+    GCI_QUALITY_FAR,            /* ... or a private address on another network */
+    GCI_QUALITY_ROUTED,         /* the latter, and the kernel here has a route of its own to it, not just the default one */
+    GCI_QUALITY_OUTWARD,        /* IPv4, from a private address to a public one: there may be a NAT between */
+    GCI_QUALITY_PRIVATE,        /* private, on the same network, no collision */
+    GCI_QUALITY_PUBLIC,         /* public, on different networks */
+    GCI_QUALITY_NEAR,           /* public, on the same network */
+    GCI_QUALITIES
+};
+/* Why an edge or address is not a link, the closer to it the greater. */
+enum gci_why { GCI_WHY_FAMILY, GCI_WHY_SHARED, GCI_WHY_COLLISION, GCI_WHY_OTHER_SITE, GCI_WHY_FAR, GCI_WHY_LINK_LOCAL,
+               GCI_WHY_OTHERS,              /* others fit better */
+               GCI_WHY_OWN, GCI_WHY_NO_ROUTE, GCI_WHY_UNKNOWN_ROUTE, GCI_WHY_OTHER_NIC, GCI_WHY_CHOSEN, GCI_WHY_SAME_HOST, GCI_WHYS };
+GCI const char *gci_quality_text(enum gci_quality);
+GCI const char *gci_why_text(enum gci_why);
+
+enum gci_route_kind { GCI_ROUTE_UNKNOWN, GCI_ROUTE_NONE, GCI_ROUTE_DEFAULT, GCI_ROUTE_SPECIFIC };
+typedef struct gci_route_answer { enum gci_route_kind kind; uint32_t index; } gci_route_answer;     /* index: of the interface */
+
+/* The host that looks at others, and what only it knows. */
+typedef struct gci_onlooker {
+    int  host;                  /* which of the table */
+    const gci_ifaddr *own;      /* every address that it has, those not on its card too: never targets. The first 64 of these */
+    int  owns;
+    /* The kernel's entry for a destination; bound: of a socket bound to that interface, 0: of any. The kernel's guess that
+     * what it has no route for is on the link is no entry: NONE. NULL: there is nobody to ask. */
+    gci_route_answer (*route)(void *user, const gci_addr *to, uint32_t bound);
+    void *user;
+    bool  can_bind;             /* sockets can be bound to an interface */
+} gci_onlooker;
+
+typedef struct gci_target {
+    gci_addr addr;              /* with port; the scope of a link-local address is of this host */
+    gci_addr source;            /* of a link: this end's address, port 0; else family 0, the kernel chooses */
+    int      mine, theirs;      /* interfaces in the order of the cards; -1: whichever */
+    const char *my_name, *their_name;   /* of them, or NULL */
+    uint32_t index, speed;      /* of a link: this end's interface; Mbit/s of the slower end */
+    uint8_t  quality, why;      /* enum gci_quality, gci_why */
+    uint8_t  dislike;           /* 1: temporary, 2: deprecated address */
+    bool     link;              /* of a matching of interfaces */
+    bool     stripes;           /* and it does use this end's interface; no two of these share one at either end */
+    bool     bind;              /* it does if the socket is bound to that interface */
+    bool     last;              /* last resort: only if nothing else connects, several at a time */
+} gci_target;
+
+enum { GCI_TARGETS_MAX = 64 };
+typedef struct gci_choice { int targets, links; gci_target target[GCI_TARGETS_MAX]; } gci_choice;   /* links: that stripe, the first */
+
+/* Knows who collides with whom among all hosts of a job. host and site must outlive it. site: of each host, 0 or no array:
+ * unknown. GC_ERR_NOMEM. */
+typedef struct gci_addrsel gci_addrsel;
+GCI int  gci_addrsel_make(gci_env *, const gci_host *, int hosts, const uint64_t *site, gci_addrsel **);
+GCI void gci_addrsel_free(gci_env *, gci_addrsel *);                /* NULL is fine */
+GCI void gci_addrsel_look(gci_addrsel *, const gci_onlooker *);     /* sets who looks; `own` is not needed afterwards */
+/* Where to connect to peer (a host), whose port is given, best first; it stays until the next choice. */
+GCI const gci_choice *gci_addrsel_choose(gci_addrsel *, int peer, uint16_t port);
+GCI void gci_addrsel_explain(gci_addrsel *, gci_text *);            /* the last choice: lines on interfaces, edges and targets */
+GCI void gci_addrsel_nothing(const gci_addrsel *, gci_text *);      /* one line: why it has no target */
+
+/* Matching of most pairs, among those of greatest weight. weight: [rows][columns], as below, 0: no pair; at most 64 either way.
+ * column_of: [rows], -1: none. How many pairs. */
+GCI int     gci_match_links(int rows, int columns, const int64_t *weight, int column_of[]);
+GCI int64_t gci_edge_weight(enum gci_quality, uint32_t mbit_a, uint32_t mbit_b, int row, int column);
+
+/* ---- override.c: what the user lays down about addresses (pure) ---------------------------------------------------- */
+
+/* GRIDCOMM_IF: "eth*,ib0", or "^docker*,virbr*" for all but those. Keeps what fits, and loopback, which never leaves the host;
+ * how many. GC_ERR_CONFIG: an interface named without * and ? is not there, or none is left. */
+GCI int gci_if_filter(const char *patterns, const char *host, gci_ifaddr *, int n, char error_text[GCI_TEXT]);
+/* GRIDCOMM_ADVERTISE, port 0: none given; GRIDCOMM_PORTS. GC_ERR_CONFIG. */
+GCI int gci_advertise_parse(const char *text, gci_addr *, char error_text[GCI_TEXT]);
+GCI int gci_ports_parse(const char *text, uint16_t *low, uint16_t *high, char error_text[GCI_TEXT]);
+
 /* ---- control.c: the control thread ---------------------------------------------------------------------------- */
 
 /* The control thread owns the listening port and every connection until it is proven; it keeps the control connections
@@ -507,7 +615,8 @@ enum gci_frame {
     GCI_FRAME_READY,            /* joiner: its links are tried; entries of those that could not be had, and of further ones */
     GCI_FRAME_NOTE,             /* joiner: text, what it waits for */
     GCI_FRAME_WANT,             /* joiner: the fetch failed, send the table yourself */
-    GCI_FRAME_TABLE,            /* bytes of the whole table (32 bits), then ... */
+    GCI_FRAME_TABLE,            /* bytes of the whole table with the links that rank 0 requires as text behind it, and of
+                                   that text (32 bits each), then ... */
     GCI_FRAME_PART,             /* ... a piece of it */
     GCI_FRAME_FROM,             /* rank 0: fetch the table from rank with this card */
     GCI_FRAME_GO,               /* rank 0: everybody is ready; entries of how the backbone differs from the wish */
@@ -593,8 +702,10 @@ typedef struct gci_neighbour {
     uint32_t  done_view;        /* ... with this */
     /* links that the overlay asked for, by purpose - GCI_PURPOSE_DATA */
     int64_t   called[2];        /* CALL was sent, and is given up then; 0: no */
+    int64_t   recall_at[2], recall_after[2];    /* when it is sent again, so long after the last time */
     bool      waits[2];         /* for the control connection to be back */
     int64_t   linked_at[2];
+    uint32_t  linked_id[2];     /* name of the connection then; 0: none yet */
 } gci_neighbour;
 
 /* What dial.c calls above it. */
@@ -637,6 +748,7 @@ struct gci_control {
     int        poller, waker, listener;
     gci_addr   listen_at;
     int64_t    accept_at;       /* 0: accepting; else paused until then */
+    bool       flooded;         /* by strangers: nobody has a right to stay */
 
     gci_conn **conn;  int conns;    /* places, some NULL */
     int        unproven;        /* incoming */
@@ -647,16 +759,19 @@ struct gci_control {
     gci_full_card me;
     uint64_t   job;
     gci_table  table;           /* ranks 0: not there yet */
-    uint8_t   *wire;  size_t wire_bytes, wire_have;     /* its wire form, while others may fetch it */
+    uint8_t   *wire;  size_t wire_bytes, wire_have;     /* its wire form, while others may fetch it ... */
+    size_t     wire_links;      /* ... of which the last so many bytes are the links that rank 0 requires */
     gci_conn  *root, *fetch;    /* joiner: to rank 0; to whom it fetches from */
     gci_addr   root_at;         /* where rank 0 was joined; family 0: on this host, or by a tunnel */
     gci_conn **joined;          /* rank 0: [ranks] */
     uint8_t  **card;  size_t *card_bytes;               /* rank 0: [ranks] */
     int        cards, ready;
-    int64_t    noted_at;
+    int64_t    noted_at, resolved_at;
+    int        note_rank;       /* who seemed to have another key */
     char       note[GCI_TEXT];  /* what the start last waited for */
 
-    gci_require *require;  int requires;    /* of the file that options->links names */
+    gci_require *require;  int requires;    /* of rank 0's file of links; if it has none, of this rank's own */
+    bool       links_missing;   /* there should be such a file here */
     gci_topo   topo;
     uint32_t  *speed;           /* [ranks] */
     gci_graph  graph;           /* the wish; from GO on as agreed */
@@ -705,7 +820,6 @@ GCI void      gci_conn_resume(gci_control *, gci_conn *);       /* frames that w
 GCI void      gci_join_begin(gci_control *);
 GCI enum gci_refusal gci_join_judge(gci_control *, gci_conn *);
 GCI void      gci_join_proven(gci_control *, gci_conn *);
-GCI void      gci_join_missed(gci_control *, gci_dial *, int candidate, int err);
 GCI void      gci_join_round(gci_control *, gci_dial *);
 GCI void      gci_join_expired(gci_control *, gci_dial *);
 GCI void      gci_join_frame(gci_control *, gci_conn *, unsigned kind, unsigned flag, const uint8_t *, size_t);
@@ -747,11 +861,15 @@ GCI gci_dial *gci_life_dial(gci_control *, enum gci_purpose, int rank, int64_t p
 GCI bool      gci_life_by_ssh(const gci_control *, int from, int to, char destination[GCI_ADDR_TEXT + 80]);
 
 GCI int       gci_mesh_read_links(gci_control *, const char *path, char text[GCI_TEXT]);  /* GC_ERR_CONFIG, text says what; _NOMEM */
+GCI size_t    gci_mesh_links_text(const gci_control *, char *out);      /* the required links; out NULL: how many bytes */
+GCI int       gci_mesh_take_links(gci_control *, const char *text, size_t bytes);      /* GC_ERR_PROTOCOL, _NOMEM */
+GCI size_t    gci_mesh_links_max(void);                         /* no such text is longer */
 GCI void      gci_mesh_settle(gci_control *);                   /* goes on with it as far as it can */
 GCI int64_t   gci_mesh_timers(gci_control *);
 GCI void      gci_mesh_round(gci_control *, gci_dial *);        /* a dial to a neighbour has tried all its addresses */
 GCI bool      gci_mesh_frame(gci_control *, gci_conn *, unsigned kind, unsigned flag, const uint8_t *, size_t);    /* false: not of this room */
 GCI void      gci_mesh_refill(gci_control *, gci_conn *);
+GCI void      gci_mesh_forget_report(gci_control *);            /* when the start is over, as soon as it has gone out */
 
 /* ---- overlay.c: packets, and ways to peers ----------------------------------------------------------------------- */
 
@@ -899,6 +1017,8 @@ struct gci_link {
     bool     mute;                      /* sending failed; what the peer sent before may still be read */
     bool     broke_rules;               /* the peer did */
     bool     writing;                   /* the poller watches for room */
+    bool     spoke;                     /* since its peer's kernel was last seen to owe nothing */
+    uint8_t  owed;                      /* looks since when that owes something, and has said nothing */
     unsigned watched;                   /* events asked of the poller */
     int      paid;                      /* waits that polling it has ended, towards HOT_AFTER */
     /* sending: out[0 .. queued), of which the first `gone` bytes of out[0] have left */
@@ -945,6 +1065,7 @@ GCI void gci_link_break(gci_overlay *, gci_link *, const char *why);        /* m
 GCI int  gci_link_watch(gci_overlay *, gci_link *);                         /* whether it is to be read, or hot, has changed */
 GCI void gci_link_writing(gci_overlay *, gci_link *, bool writing);
 GCI void gci_link_heat(gci_overlay *, gci_link *);                          /* NULL: none is hot */
+GCI bool gci_link_listen(gci_overlay *, gci_link *, int64_t since);         /* is an answer owed? Breaks one that is silent */
 GCI void gci_link_forget(gci_overlay *, gci_link *, int dest);
 GCI void gci_link_skip(gci_link *);
 GCI int  gci_link_vector(const gci_link *, struct iovec[2 * GCI_QUEUE_MAX]);
@@ -977,6 +1098,7 @@ GCI const gci_routes *gci_overlay_tables(gci_overlay *);                    /* o
 GCI void gci_overlay_ask(gci_overlay *, int peer, int kind);                /* control, for a link */
 GCI void gci_overlay_errand(gci_overlay *);                                 /* the driver has something to do */
 GCI void gci_overlay_alarm(gci_overlay *, int64_t at);                      /* gci_links_tick has, then */
+GCI void gci_overlay_spoke(gci_overlay *, gci_link *);                      /* it has: is it heard? */
 /* A packet for this rank: where its bytes go. link->passing tells whether it is delivered. */
 GCI void gci_route_deliver(gci_overlay *, gci_link *, void **sink, size_t *sink_bytes);
 
@@ -1048,6 +1170,7 @@ struct gci_overlay {
     bool         inside;        /* the driver is at work: no need to wake it */
     bool         started;       /* links can be asked for; before, news wait */
     int64_t      alarm;         /* when the clock brings one of these */
+    int64_t      listened_at, listen_at, listen_all_at; /* for the silence of links that spoke; at the latest of all */
     gci_inbox    inbox;
     /* drive.c: who waits, and how */
     enum gci_progress progress;
@@ -1082,7 +1205,8 @@ GCI void gci_links_cool(gci_overlay *);                     /* no link is hot */
 GCI void gci_overlay_wait(gci_overlay *, bool (*done)(void *arg), void *arg, const int *hint, int64_t deadline);
 GCI bool gci_overlay_poll(gci_overlay *, int hint);                 /* one round without waiting; true: something moved */
 GCI void gci_overlay_wake(gci_overlay *);                           /* a request has ended: whoever waits looks again */
-GCI int  gci_overlay_fd(gci_overlay *);                             /* a poller, readable when gci_overlay_poll has work; or GC_ERR_SYSTEM */
+/* A poller, readable when gci_overlay_poll has work; or GC_ERR_SYSTEM. */
+GCI int  gci_overlay_fd(gci_overlay *);
 
 /* ---- comm.c: communicators and the world they live in ---------------------------------------------------------------- */
 
@@ -1129,9 +1253,11 @@ struct gci_world {
     gc_stats     stats;
 };
 
-GCI int gci_fail(gc_comm *, int code, int fault_rank, const char *format, ...) __attribute__((format(printf, 4, 5)));   /* notes the error, returns code; outside the monitor */
+/* Notes the error, returns code. Outside the monitor. */
+GCI int gci_fail(gc_comm *, int code, int fault_rank, const char *format, ...) __attribute__((format(printf, 4, 5)));
 GCI int gci_world_rank(const gc_comm *, int rank);
 GCI int gci_comm_rank(const gc_comm *, int world_rank);          /* -1: not a member */
+GCI int gci_comm_gone(const gc_comm *, int rank);                /* or GC_ANY_SOURCE: GC_OK, or why nothing comes from there */
 
 static inline void gci_enter(gci_world *w) { w->env.sys->enter(w->env.sys, w->monitor); }
 static inline void gci_leave(gci_world *w) { w->env.sys->leave(w->env.sys, w->monitor); }
@@ -1167,8 +1293,9 @@ struct gc_request {
 GCI gc_request *gci_request_new(gc_comm *, enum gci_request_kind);  /* NULL: out of memory */
 GCI void gci_request_free(gc_request *);
 GCI void gci_request_done(gc_request *, int error);         /* sets status.error, tells who waits */
-GCI void gci_request_fail(gc_request *, int error, int fault_world_rank, const char *format, ...) __attribute__((format(printf, 4, 5)));
-GCI int  gci_request_wait(gc_request **, int64_t timeout, gc_status *);    /* outside the monitor; an owned request. gc_wait_for */
+GCI void gci_request_fail(gc_request *, int error, int fault_world_rank, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+GCI int  gci_request_wait(gc_request **, int64_t timeout, gc_status *);     /* outside the monitor; an owned one. gc_wait_for */
 GCI int  gci_request_wait_inside(gc_request **, int64_t deadline, gc_status *);     /* the same inside the monitor */
 
 /* ---- match.c: posted receives and unexpected messages ------------------------------------------------------------- */
@@ -1316,7 +1443,8 @@ GCI bool gci_packet_end(gci_p2p *, gci_pair *, const gci_packet *, void *token);
 GCI void gci_send_close(gci_pair *, gc_request *);                      /* if it is over */
 GCI void gci_sent_free(gci_p2p *, gci_sent *);
 GCI void gci_own_sends_end(gci_p2p *, gci_pair *);                      /* those of the library */
-GCI void gci_message_unlink(gc_message *);                              /* no longer among the open ones */
+GCI void gci_message_link(gci_pair *, gc_message *);                    /* among the open ones, which end with the pair */
+GCI void gci_message_unlink(gc_message *);
 /* For post.c, inside the monitor. */
 GCI gci_match  *gci_match_of(gci_p2p *, uint32_t context);              /* NULL: out of memory */
 GCI void gci_context_close(gci_p2p *, uint32_t context);                /* its communicator is freed */
@@ -1325,6 +1453,7 @@ GCI gc_message *gci_message_new(gci_p2p *);
 GCI void gci_message_free(gci_p2p *, gc_message *);
 GCI void gci_message_take(gci_p2p *, gc_message *, gc_request *);       /* a receive takes a message that came before it */
 GCI void gci_message_settle(gci_p2p *, gc_message *);                   /* matched or dropped, and complete: what next? */
+GCI void gci_message_drop(gci_p2p *, gc_message *);                     /* an unexpected one that nobody will take */
 GCI void gci_payload_consumed(gci_p2p *, gc_message *);                 /* its room is free again */
 GCI gc_request *gci_open_send(const gci_pair *, uint32_t seq);
 GCI void gci_owe(gci_p2p *, gc_message *, uint8_t what);

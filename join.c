@@ -22,6 +22,8 @@ enum {
     JOIN_FLUSH_MS = 300,            /* how long FAIL may take to leave */
     JOIN_FETCH_MS = 2000,           /* without a byte of the table: ask rank 0 */
     JOIN_NOTE_MS = 500,             /* between two notes to rank 0 */
+    JOIN_DOUBT_MS = 5000,           /* somebody is where rank 0 should be, but at other addresses it may still come */
+    JOIN_RESOLVE_MS = 2000,         /* names may get addresses, or others, while we wait */
     JOIN_NAMES_MAX = 8              /* addresses of one root */
 };
 
@@ -168,18 +170,31 @@ static void join_send_from(gci_control *c, int rank, int parent)
         gci_join_out_of_memory(c);
 }
 
+/* The table, and the required links behind it. false: out of memory. */
+static bool join_make_wire(gci_control *c)
+{
+    size_t table;
+
+    if (gci_table_gather(c->env, c->job, c->place.ranks, c->card, c->card_bytes, &c->table) < 0)
+        return false;
+    c->wire_links = gci_mesh_links_text(c, NULL);
+    if ((c->wire = gci_alloc(c->env, gci_table_encode(&c->table, NULL) + c->wire_links)) == NULL)
+        return false;
+    table = gci_table_encode(&c->table, c->wire);
+    gci_mesh_links_text(c, (char *)c->wire + table);
+    c->wire_bytes = c->wire_have = table + c->wire_links;
+    return true;
+}
+
 static void join_share(gci_control *c)
 {
-    int *parent = gci_alloc(c->env, (size_t)c->place.ranks * sizeof *parent), err;
+    int *parent = gci_alloc(c->env, (size_t)c->place.ranks * sizeof *parent);
 
-    if (!parent || (err = gci_table_gather(c->env, c->job, c->place.ranks, c->card, c->card_bytes, &c->table)) < 0
-        || (err = gci_table_parents(c->env, &c->table, parent)) < 0
-        || (c->wire = gci_alloc(c->env, gci_table_encode(&c->table, NULL))) == NULL) {
+    if (!parent || !join_make_wire(c) || gci_table_parents(c->env, &c->table, parent) < 0) {
         gci_free(c->env, parent);
         gci_join_out_of_memory(c);
         return;
     }
-    c->wire_bytes = c->wire_have = gci_table_encode(&c->table, c->wire);
     for (int r = 1; r < c->place.ranks && c->phase == GCI_PHASE_JOIN; r++)
         if (parent[r] == 0)
             c->joined[r]->stream->table = true;
@@ -253,14 +268,30 @@ static void join_frame_at_root(gci_control *c, gci_conn *k, unsigned kind, const
 static int join_resolve(gci_control *c, gci_addr out[GCI_CANDIDATES_MAX])
 {
     int n = 0;
-    for (int i = 0; i < c->place.roots && n < GCI_CANDIDATES_MAX; i++) {
+    for (int i = 0; i < c->place.roots && n < GCI_CANDIDATES_MAX && c->now < c->start_deadline; i++) {
         int max = GCI_CANDIDATES_MAX - n < JOIN_NAMES_MAX ? GCI_CANDIDATES_MAX - n : JOIN_NAMES_MAX;
         int found = c->sys->resolve(c->sys, c->place.root[i].host, c->place.root[i].port, out + n, max);
         if (found < 0)
             snprintf(c->note, sizeof c->note, "%s: %s", c->place.root[i].host, gci_strerrno(found));
         n += found < 0 ? 0 : found < max ? found : max;
+        c->now = c->sys->now(c->sys);       /* a name server that does not answer takes its time */
     }
+    c->resolved_at = c->now;
     return n;
+}
+
+/* No address of the dial is being tried. Those that are still the same keep what was found there. */
+static void join_resolve_again(gci_control *c, gci_dial *d)
+{
+    gci_addr addr[GCI_CANDIDATES_MAX];
+    int n = join_resolve(c, addr);
+
+    for (int i = 0; i < n; i++) {
+        if (i >= d->n || !gci_addr_equal(&addr[i], &d->addr[i]) || addr[i].port != d->addr[i].port)
+            d->err[i] = 0;
+        d->addr[i] = addr[i];
+    }
+    d->n = n ? n : d->n;
 }
 
 static void join_send_card(gci_control *c)
@@ -280,7 +311,7 @@ static void join_want(gci_control *c)
 {
     gci_free(c->env, c->wire);
     c->wire = NULL;
-    c->wire_bytes = c->wire_have = 0;
+    c->wire_bytes = c->wire_have = c->wire_links = 0;
     if (c->phase == GCI_PHASE_JOIN && c->root && !gci_conn_send(c, c->root, GCI_FRAME_WANT, 0, NULL, 0))
         gci_join_out_of_memory(c);
 }
@@ -304,12 +335,21 @@ static void join_fetch(gci_control *c, const uint8_t *body, size_t bytes)
 
 static void join_table_complete(gci_control *c)
 {
-    int err = gci_table_decode(c->env, c->wire, c->wire_bytes, &c->table);
+    size_t bytes = c->wire_bytes - c->wire_links;
+    int err = gci_table_decode(c->env, c->wire, bytes, &c->table);
 
     gci_conn_close(c, c->fetch);
     c->fetch = NULL;
-    if (err >= 0 && (c->table.ranks != c->place.ranks || c->table.job != c->job || c->table.card[c->place.rank].port != c->me.port))
+    if (err >= 0 && (c->table.ranks != c->place.ranks || c->table.job != c->job
+                     || c->table.card[c->place.rank].port != c->me.port))
         err = GC_ERR_PROTOCOL;
+    if (err >= 0 && c->wire_links)
+        err = gci_mesh_take_links(c, (const char *)c->wire + bytes, c->wire_links);
+    if (err >= 0 && !c->wire_links && c->links_missing) {
+        gci_join_fail(c, GC_ERR_CONFIG, "rank %d: the file that GRIDCOMM_LINKS names cannot be opened, and rank 0 has none",
+                      c->place.rank);
+        return;
+    }
     if (err < 0) {
         gci_table_free(c->env, &c->table);
         gci_join_fail(c, err, "rank %d got a table of cards that %s", c->place.rank,
@@ -320,20 +360,27 @@ static void join_table_complete(gci_control *c)
     c->dirty = true;
 }
 
+static bool join_table_head(gci_control *c, const uint8_t *body, size_t bytes)
+{
+    size_t all = bytes == 8 ? gci_get32(body) : 0, links = bytes == 8 ? gci_get32(body + 4) : 0;
+
+    if (c->wire || links >= all || links > gci_mesh_links_max() || all - links > gci_table_bytes_max(c->place.ranks))
+        return false;
+    c->wire_bytes = all;
+    c->wire_links = links;
+    c->wire_have = 0;
+    if ((c->wire = gci_alloc(c->env, c->wire_bytes)) == NULL)
+        gci_join_out_of_memory(c);
+    return true;
+}
+
 /* TABLE and PART, from rank 0 or from the parent; anything else than the bytes announced is an error. */
 static bool join_table(gci_control *c, unsigned kind, const uint8_t *body, size_t bytes)
 {
     if (c->phase != GCI_PHASE_JOIN)
         return false;
-    if (kind == GCI_FRAME_TABLE) {
-        if (bytes != 4 || c->wire || gci_get32(body) > gci_table_bytes_max(c->place.ranks) || !gci_get32(body))
-            return false;
-        c->wire_bytes = gci_get32(body);
-        c->wire_have = 0;
-        if ((c->wire = gci_alloc(c->env, c->wire_bytes)) == NULL)
-            gci_join_out_of_memory(c);
-        return true;
-    }
+    if (kind == GCI_FRAME_TABLE)
+        return join_table_head(c, body, bytes);
     if (!c->wire || bytes > c->wire_bytes - c->wire_have)
         return false;
     memcpy(c->wire + c->wire_have, body, bytes);
@@ -376,6 +423,8 @@ GCI void gci_join_proven(gci_control *c, gci_conn *k)
 {
     if (k->purpose == GCI_PURPOSE_JOIN && k->incoming) {
         c->joined[k->peer] = k;
+        if (c->note_rank == k->peer)
+            c->note[0] = 0;             /* it has the key: of several connections it had chosen this one */
     } else if (k->purpose == GCI_PURPOSE_JOIN) {
         c->root = k;
         if (!gci_addr_is_loopback(&k->addr))    /* a tunnel of the launcher's, or rank 0's own host */
@@ -391,42 +440,54 @@ GCI void gci_join_proven(gci_control *c, gci_conn *k)
     }
 }
 
-/* What rank 0 itself says under its MAC is final; so is another version. */
-GCI void gci_join_missed(gci_control *c, gci_dial *d, int candidate, int err)
+/* What an answer means that will be the same next time, if it was rank 0 that gave it; else GC_OK. */
+static int join_answer(int err)
 {
     static const int code[GCI_REFUSALS] = {
-        [GCI_REFUSE_VERSION] = GC_ERR_UNSUPPORTED, [GCI_REFUSE_RANKS] = GC_ERR_CONFIG, [GCI_REFUSE_FROM] = GC_ERR_CONFIG,
-        [GCI_REFUSE_TAKEN] = GC_ERR_CONFIG, [GCI_REFUSE_STARTED] = GC_ERR_CONFIG
+        [GCI_REFUSE_VERSION] = GC_ERR_PROTOCOL, [GCI_REFUSE_KEY] = GC_ERR_AUTH, [GCI_REFUSE_RANKS] = GC_ERR_CONFIG,
+        [GCI_REFUSE_FROM] = GC_ERR_CONFIG, [GCI_REFUSE_TAKEN] = GC_ERR_CONFIG, [GCI_REFUSE_STARTED] = GC_ERR_CONFIG
     };
-    gci_dial one = *d;
-    char text[GCI_TEXT];
-
-    if (d->purpose != GCI_PURPOSE_JOIN || err <= 0 || err >= GCI_REFUSALS || !code[err])
-        return;
-    one.addr[0] = d->addr[candidate];
-    one.err[0] = err;
-    one.n = 1;
-    gci_join_fail(c, code[err], "rank 0 at %.230s", gci_dial_text(c, &one, text));
+    return err > 0 && err < GCI_REFUSALS ? code[err] : GC_OK;
 }
 
-/* Nobody proved to be rank 0. Where one has another key, waiting does not help: the next round would say the same. */
-GCI void gci_join_round(gci_control *c, gci_dial *d)
+/* May rank 0 still come to this address? */
+static bool join_in_doubt(int err)
 {
+    return err == 0 || err == GCI_REFUSE_BUSY || err == GCI_REFUSE_LEAVING
+           || (err < 0 && err != -ENETUNREACH && err != -EADDRNOTAVAIL && err != -EAFNOSUPPORT);
+}
+
+/* Has rank 0 refused us, so that waiting does not help? What stands under a MAC counts before what anybody could have said.
+ * But it may have been somebody else: several hosts have that address, or a former job had that port. So as long as rank 0 may
+ * come to another of its addresses, it gets some time to do so. */
+static bool join_refused(gci_control *c, const gci_dial *d, bool last)
+{
+    bool doubt = false;
+    int code = GC_OK;
     char text[GCI_TEXT];
 
+    for (int i = 0; i < d->n; i++) {
+        int answer = join_answer(d->err[i]);
+        doubt = doubt || join_in_doubt(d->err[i]);
+        if (answer && (!code || code == GC_ERR_AUTH || code == GC_ERR_PROTOCOL))
+            code = answer;
+    }
+    if (!code || (doubt && !last && c->now < d->begun + join_ms(JOIN_DOUBT_MS)))
+        return false;
+    gci_join_fail(c, code, "rank 0 at %.230s", gci_dial_text(c, d, text));
+    return true;
+}
+
+/* Nobody proved to be rank 0, or the rank to fetch from. */
+GCI void gci_join_round(gci_control *c, gci_dial *d)
+{
     if (d->purpose == GCI_PURPOSE_FETCH) {      /* every address has failed, and time is dear: rank 0 is asked at once */
         gci_dial_end(c, d);
         join_want(c);
     }
-    if (d->purpose != GCI_PURPOSE_JOIN)
-        return;
-    if (!d->n)
-        d->n = join_resolve(c, d->addr);
-    for (int i = 0; i < d->n; i++)
-        if (d->err[i] == GCI_REFUSE_KEY) {
-            gci_join_fail(c, GC_ERR_AUTH, "rank 0 at %.230s", gci_dial_text(c, d, text));
-            return;
-        }
+    if (d->purpose == GCI_PURPOSE_JOIN && !join_refused(c, d, false)
+        && (!d->n || c->now >= c->resolved_at + join_ms(JOIN_RESOLVE_MS)))
+        join_resolve_again(c, d);
 }
 
 GCI void gci_join_expired(gci_control *c, gci_dial *d)
@@ -435,10 +496,13 @@ GCI void gci_join_expired(gci_control *c, gci_dial *d)
 
     if (d->purpose == GCI_PURPOSE_FETCH)
         join_want(c);
+    else if (join_refused(c, d, true))
+        return;
     else if (d->n)
-        gci_join_fail(c, GC_ERR_TIMEOUT, "rank 0 was not reached within %g s: %.200s", c->start_seconds, gci_dial_text(c, d, text));
+        gci_join_fail(c, GC_ERR_TIMEOUT, "rank 0 was not reached within %g s: %.200s", c->start_seconds,
+                      gci_dial_text(c, d, text));
     else
-        gci_join_fail(c, GC_ERR_TIMEOUT, "rank 0 was not found within %g s: %.200s", c->start_seconds, c->note);
+        gci_join_fail(c, GC_ERR_TIMEOUT, "rank 0 was not found within %g s: %.150s", c->start_seconds, c->note);
 }
 
 GCI void gci_join_frame(gci_control *c, gci_conn *k, unsigned kind, unsigned flag, const uint8_t *body, size_t bytes)
@@ -464,11 +528,12 @@ GCI void gci_join_frame(gci_control *c, gci_conn *k, unsigned kind, unsigned fla
 GCI void gci_join_refill(gci_control *c, gci_conn *k)
 {
     gci_stream *s = k->stream;
-    uint8_t head[4];
+    uint8_t head[8];
 
     if (!s->table || !c->wire || c->wire_have < c->wire_bytes || !c->table.ranks)
         return;
     gci_put32(head, (uint32_t)c->wire_bytes);
+    gci_put32(head + 4, (uint32_t)c->wire_links);
     if (s->table_at == 0)
         (void)gci_conn_send(c, k, GCI_FRAME_TABLE, 0, head, sizeof head);       /* the buffer is empty */
     while (s->table_at < c->wire_bytes) {
@@ -483,14 +548,15 @@ GCI void gci_join_refill(gci_control *c, gci_conn *k)
 GCI void gci_join_closed(gci_control *c, gci_conn *k, int err)
 {
     char address[GCI_ADDR_TEXT];
+    const char *colon = err ? ": " : "", *why = err ? gci_strerrno(err) : "";
 
     gci_addr_text(&k->addr, address);
     if (k->incoming && k->purpose == GCI_PURPOSE_JOIN) {
         c->joined[k->peer] = NULL;
-        gci_join_fail(c, GC_ERR_PEER, "rank %d (%s) died during start%s%s", k->peer, address, err ? ": " : "", err ? gci_strerrno(err) : "");
+        gci_join_fail(c, GC_ERR_PEER, "rank %d (%s) died during start%s%s", k->peer, address, colon, why);
     } else if (k == c->root) {
         c->root = NULL;
-        gci_join_fail(c, GC_ERR_PEER, "rank 0 (%s) died during start%s%s", address, err ? ": " : "", err ? gci_strerrno(err) : "");
+        gci_join_fail(c, GC_ERR_PEER, "rank 0 (%s) died during start%s%s", address, colon, why);
     } else if (k == c->fetch) {
         c->fetch = NULL;
         join_want(c);

@@ -12,6 +12,12 @@
  * links is left that are up is cut off, and dead for this rank. So a host that went silent is dead when all its
  * neighbours have given up, and a partition makes each side dead for the other, while one cut link costs nobody's life.
  *
+ * Silence. A NAT or a firewall may forget a connection and say nothing: then both hosts live, and a fresh connection would pass.
+ * So the kernel is asked now and then whether it waits for an answer of the neighbour's; if it has waited for too long, the
+ * neighbour is dialled while the old connection still counts. Nothing but the old one's time-out is a verdict meanwhile. A
+ * fresh one that is proven takes its place; what that loses is told again (flooding, below), asked again (control.c) or said
+ * again (the end).
+ *
  * To be dead in time. Silence is measured by each connection for itself, and starts anew with what is sent meanwhile. So when
  * a link is told down, the other neighbours of its two ends have their kernels look closely: with a time-out of SUSPECT_MS, and
  * something to send. A living host's kernel answers, whatever its processes do.
@@ -46,6 +52,9 @@ enum {
     LIFE_QUIESCE_MS = 5000,         /* how long it waits for all others to come to the end, or peer_timeout */
     LIFE_SUSPECT_MS = 700,          /* time for two lost packets within a site; and both ways to the moon's distance */
     LIFE_SUSPECT_WATCH_MS = 1500,   /* then the usual time-out is back */
+    LIFE_SUSPECT_LOOK_MS = 150,     /* so a fresh connection has half of that time */
+    LIFE_LOOKS = 8,                 /* for silence, in peer_timeout: with half of it before the first probe, a quarter is left, ... */
+    LIFE_LOOK_MS = 2500,            /* ... or more */
     LIFE_TRIED_MS = 200,            /* below the head start of the rank that dials first */
     LIFE_SSH_MS = 20000,            /* the least patience with ssh, which may have to log in over a bad line */
     LIFE_LINKS_SPARE = 64           /* links that rank 0 may add without that memory is needed for them */
@@ -345,6 +354,7 @@ static void life_suspect(gci_control *c, int rank)
     (void)c->sys->tune(c->sys, n->conn->fd, GCI_TUNE_CONTROL, life_ms(LIFE_SUSPECT_MS));
     (void)gci_conn_send(c, n->conn, GCI_FRAME_SEEN, 0, NULL, 0);
     n->suspect_until = c->now + life_ms(LIFE_SUSPECT_WATCH_MS);
+    c->look_at = c->now;
 }
 
 /* Our own end of a link that is down. */
@@ -660,9 +670,9 @@ GCI void gci_life_up(gci_control *c, gci_conn *k)
     }
     gci_conn_close(c, n->conn);     /* the peer has seen its end before us */
     n->conn = k;
-    n->left = false;
+    n->left = n->silent = false;
     n->ups++;
-    n->suspect_until = 0;
+    n->suspect_until = n->owed_since = 0;
     n->cannot = life_cannot(c, n, k);
     gci_dial_end(c, gci_dial_find(c, GCI_PURPOSE_CONTROL, k->peer));
     c->dirty = true;                /* it hears all that is known */
@@ -693,6 +703,8 @@ GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
     if (!n || n->conn != k)
         return;
     n->conn = NULL;
+    n->silent = false;
+    n->owed_since = 0;
     c->dirty = true;
     if (n->left || c->gone[n->rank] || c->phase >= GCI_PHASE_LEAVE || !c->table.ranks)
         return;
@@ -701,13 +713,13 @@ GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
         life_saw_down(c, n->rank, LIFE_TIMED_OUT);
 }
 
-/* Whoever is not connected, has not said goodbye and is not known dead is tried again, by both sides. */
+/* Whoever is not connected, or silent, has not said goodbye and is not known dead is tried again, by both sides. */
 static void life_reconnect(gci_control *c)
 {
     for (int i = 0; i < c->neighbours; i++) {
         gci_neighbour *n = c->neighbour[i];
         int candidates;
-        if (!n->conn && !n->left && !c->gone[n->rank] && !gci_life_is_down(c, n) && !gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank)
+        if ((!n->conn || n->silent) && !n->left && !c->gone[n->rank] && !gci_life_is_down(c, n) && !gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank)
             && !gci_life_dial(c, GCI_PURPOSE_CONTROL, n->rank, c->peer_timeout, &candidates))
             gci_log(c->env, GC_LOG_ERROR, "no memory to connect to rank %d again", n->rank);    /* and next time again */
     }
@@ -720,7 +732,7 @@ GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
     bool else_there = err == GCI_REFUSE_JOB || err == GCI_REFUSE_TO || err == GCI_REFUSE_KEY || err == GCI_REFUSE_STRANGER
                       || err == GCI_REFUSE_RANKS || err == GCI_REFUSE_VERSION;
 
-    if (!n || !life_running(c) || !n->proven || d->via[0] || !gci_addr_equal(&n->proven_at, &d->addr[candidate]))
+    if (!n || n->conn || !life_running(c) || !n->proven || d->via[0] || !gci_addr_equal(&n->proven_at, &d->addr[candidate]))
         return;
     if (err == -ECONNREFUSED || else_there)
         life_saw(c, d->peer, err == -ECONNREFUSED ? LIFE_REFUSED : LIFE_SOMEBODY_ELSE);
@@ -728,7 +740,9 @@ GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
 
 GCI void gci_life_expired(gci_control *c, gci_dial *d)
 {
-    if (life_running(c) && gci_life_find(c, d->peer))
+    const gci_neighbour *n = gci_life_find(c, d->peer);
+
+    if (life_running(c) && n && !n->conn)
         life_saw_down(c, d->peer, LIFE_MUTE);
 }
 
@@ -886,9 +900,49 @@ GCI void gci_life_settle(gci_control *c)
         life_quiesce(c);
 }
 
+/* Is this neighbour silent? What counts is how long, by our looks, its kernel has owed an answer without saying anything: the
+ * time since it last said something is no measure, because before there was perhaps nothing to say. */
+static void life_listen(gci_control *c, gci_neighbour *n, int64_t patience)
+{
+    bool up = n->conn && n->conn->stage == GCI_CONN_PROVEN && !n->left && !c->gone[n->rank];
+    int64_t silence = up ? c->sys->silence(c->sys, n->conn->fd) : 0;
+    gci_dial *d;
+    bool silent;
+
+    if (silence <= 0)
+        n->owed_since = 0;
+    else if (!n->owed_since || c->now - silence > n->owed_since)
+        n->owed_since = c->now;
+    silent = n->owed_since && c->now - n->owed_since >= patience;
+    if (silent != n->silent)
+        c->dirty = true;
+    if (up && n->silent && !silent && (d = gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank)) != NULL && !d->chosen)
+        gci_dial_end(c, d);         /* it has spoken after all */
+    n->silent = silent;
+}
+
+/* When the next look is due. */
+static int64_t life_look_round(gci_control *c)
+{
+    int64_t usual = c->peer_timeout / LIFE_LOOKS, most = life_ms(LIFE_LOOK_MS), soon = life_ms(LIFE_SUSPECT_LOOK_MS), next;
+
+    if (!life_running(c))
+        return GCI_FOREVER;
+    if (c->now < c->look_at)
+        return c->look_at;
+    usual = usual > most ? most : usual < soon ? soon : usual;
+    next = usual;
+    for (int i = 0; i < c->neighbours; i++) {
+        gci_neighbour *n = c->neighbour[i];
+        life_listen(c, n, n->suspect_until ? soon : usual);
+        next = n->suspect_until ? soon : next;
+    }
+    return c->look_at = c->now + next;
+}
+
 GCI int64_t gci_life_timers(gci_control *c)
 {
-    int64_t next = GCI_FOREVER;
+    int64_t next = life_look_round(c);
 
     for (int i = 0; i < c->neighbours; i++) {
         gci_neighbour *n = c->neighbour[i];

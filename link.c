@@ -8,6 +8,11 @@
  * read straight to where they belong; a small read-ahead takes headers and short messages, so a short message costs one
  * system call at either end.
  *
+ * A NAT or a firewall may forget a connection and say nothing; TCP would try for a quarter of an hour. So a link is given
+ * up when the peer's kernel owes an answer and nothing has come from it over several looks, as if it had been reset: a fresh one
+ * takes its place, or a route, and nothing is lost. That is no verdict on the peer. Who does not read, is stopped or computes
+ * is not silent: its kernel answers. Within a host nothing can get lost on the way.
+ *
  * A link that fails is marked, and torn down by the driver (drive.c), never inside a callback.
  */
 #include "gridcomm_int.h"
@@ -16,7 +21,8 @@ enum {
     SHORT_MAX = GCI_HEAD_MAX - GCI_HEADER_BYTES,        /* payload that leaves in one piece with its header */
     OWN_AHEAD = 16384,                  /* read-ahead: headers and short messages come in one call, */
     HOP_AHEAD = 8192,                   /* here within 64 KiB for all of a link, */
-    HOP_BULK = 1024                     /* and of a larger payload only the next header beyond it */
+    HOP_BULK = 1024,                    /* and of a larger payload only the next header beyond it */
+    SILENT_LOOKS = 5                    /* a second apart, or more: TCP has tried four times and more */
 };
 
 /* ---- packets -------------------------------------------------------------------------------------------------- */
@@ -109,6 +115,20 @@ GCI void gci_link_heat(gci_overlay *o, gci_link *link)
         gci_link_watch(o, link);
 }
 
+/* One more look; the one before was `since` ago. */
+GCI bool gci_link_listen(gci_overlay *o, gci_link *link, int64_t since)
+{
+    int64_t silence = o->sys->silence(o->sys, link->fd);
+    o->stats->system_calls++;
+    link->spoke = silence > 0;
+    link->owed = silence <= 0 ? 0 : silence < since ? 1 : (uint8_t)(link->owed + 1);
+    if (link->owed < SILENT_LOOKS)
+        return link->spoke;
+    link->mute = true;                  /* what has come before is good */
+    gci_link_break(o, link, "nothing gets through any more");
+    return false;
+}
+
 /* The connection is closed, and what was in it forgotten, but for a packet that has come whole. */
 GCI void gci_link_close(gci_overlay *o, gci_link *link)
 {
@@ -118,7 +138,8 @@ GCI void gci_link_close(gci_overlay *o, gci_link *link)
     link->gone = link->from = link->to = 0;
     link->sink_left = link->skip_left = 0;
     link->stopped_at = 0;
-    link->in_packet = link->stopped = link->mute = link->writing = false;
+    link->in_packet = link->stopped = link->mute = link->writing = link->spoke = false;
+    link->owed = 0;
     if (o->hot == link)
         o->hot = NULL;
     if (link->broken)

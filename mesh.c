@@ -13,10 +13,12 @@
  * has no address of the other to try leaves it to the other altogether. A link is given up after PATIENCE_MS, sooner where all
  * addresses refuse. A host that takes the connection but says nothing yet (it is busy) gets BUSY_MS. A link that
  * cannot be had is no failure: what counts is that all ranks can be reached over the others. That is lost only if no
- * link over some gap is left to try; then the start fails with a text that names both sides.
+ * link over some gap is left to try; then the start fails with a text that names both sides. A link that only one end reports
+ * stands: that end gave up before the other, which got the table late or was stopped, could begin.
  *
  * GRIDCOMM_LINKS. A rank at the left side of a `require` line adds links to each host at the right side, and opens all its
- * connections to there by ssh. The other ranks hear of these links from rank 0, and need not have the file.
+ * connections to there by ssh. The lines of rank 0's file come with the table and hold for all; if it has none, each rank's
+ * own hold for what that rank opens, and the others hear of these links from rank 0.
  *
  * Up to GO any rank of the job may open a control connection to any other, because it may know of a wish or an order that
  * the other has not heard of yet. GO settles which of them stay.
@@ -26,12 +28,15 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define MESH_ONE_END UINT32_MAX         /* latency of a link of which one end has said that it cannot be had */
+
 enum {
     MESH_LATER_MS = 250,            /* the higher rank waits for the lower one's connection: a round trip, and some more */
     MESH_PATIENCE_MS = 2500,        /* a lost SYN is sent again after 1 s, and that of the other side after 1.25 s */
     MESH_REFUSED_MS = 1000,         /* all addresses refuse: then only the other side may know better */
     MESH_BUSY_MS = 10000,           /* a host that is there, but whose rank is slow to answer */
     MESH_SSH_MS = 20000,
+    MESH_LATE_MS = 500,             /* looking at a link so much later than it was due means that this process did not run */
     MESH_TRIES_MAX = 256,           /* links asked for in one round */
     MESH_TO_ROOT = 3,               /* of neighbouring ranks of one part, how many try a link to rank 0 */
     MESH_CLOSE_MS = 2000,           /* after GO joiners close their join connection; then rank 0 does */
@@ -67,12 +72,46 @@ GCI int gci_mesh_read_links(gci_control *c, const char *path, char text[GCI_TEXT
     if (!path || !path[0])
         return GC_OK;
     if ((file = fopen(path, "rbe")) == NULL) {
-        gci_log(c->env, GC_LOG_WARN, "GRIDCOMM_LINKS=%.200s cannot be opened here: %s", path, gci_strerrno(-errno));
-        return GC_OK;                   /* only hosts from which links are required need it */
+        gci_log(c->env, GC_LOG_INFO, "GRIDCOMM_LINKS=%.200s cannot be opened here: %s", path, gci_strerrno(-errno));
+        c->links_missing = true;
+        return GC_OK;                   /* rank 0's is enough */
     }
     err = mesh_parse_links(c, file, path, text);
     fclose(file);
     return err;
+}
+
+GCI size_t gci_mesh_links_max(void) { return MESH_LINKS_FILE_MAX; }
+
+/* What was parsed, without comments: it is not longer than the file was. */
+GCI size_t gci_mesh_links_text(const gci_control *c, char *out)
+{
+    char line[sizeof(gci_require) + 32];
+    size_t bytes = 0;
+
+    for (int i = 0; i < c->requires; i++) {
+        const gci_require *r = &c->require[i];
+        size_t n = (size_t)snprintf(line, sizeof line, "require %s %s via=ssh%s%s\n", r->from, r->to, r->user[0] ? " user=" : "",
+                                    r->user);
+        if (out)
+            memcpy(out + bytes, line, n);
+        bytes += n;
+    }
+    return bytes;
+}
+
+GCI int gci_mesh_take_links(gci_control *c, const char *text, size_t bytes)
+{
+    gci_require *require = NULL;
+    char why[GCI_TEXT];
+    int requires = 0, err = gci_links_parse(c->env, text, bytes, &require, &requires, why);
+
+    if (err < 0)
+        return err == GC_ERR_NOMEM ? err : GC_ERR_PROTOCOL;
+    gci_free(c->env, c->require);
+    c->require = require;
+    c->requires = requires;
+    return GC_OK;
 }
 
 /* Of the ranks of a host that such links may begin or end at, the first and the last have them. */
@@ -208,8 +247,22 @@ static void mesh_send_report(gci_control *c, gci_conn *k)
 
 GCI void gci_mesh_refill(gci_control *c, gci_conn *k)
 {
-    if (k->purpose == GCI_PURPOSE_JOIN)
-        mesh_send_report(c, k);
+    if (k->purpose != GCI_PURPOSE_JOIN || !k->stream->report)
+        return;
+    mesh_send_report(c, k);
+    if (c->phase == GCI_PHASE_RUN)
+        gci_mesh_forget_report(c);
+}
+
+/* A long GO goes on for a while after its sender has begun to run. */
+GCI void gci_mesh_forget_report(gci_control *c)
+{
+    for (int r = 1; c->joined && r < c->place.ranks; r++)
+        if (c->joined[r] && c->joined[r]->stream->report)
+            return;
+    gci_free(c->env, c->report);
+    c->report = NULL;
+    c->report_bytes = c->report_room = 0;
 }
 
 static void mesh_keep_missed(gci_control *c, int from, int to, const char *text)
@@ -261,6 +314,25 @@ static void mesh_note(gci_control *c, int x, int y, bool stands)
     if (gci_graph_add(c->env, &c->graph, &g) < 0)
         gci_join_out_of_memory(c);
     mesh_entry(c, g.a, g.b, stands ? GCI_ENTRY_ADDED : 0);
+}
+
+/* One end of a link has not got it. */
+static void mesh_note_missing(gci_control *c, int x, int y)
+{
+    int e = gci_graph_find(&c->graph, x, y);
+
+    if (e < 0 || c->graph.edge[e].cost[GCI_LATENCY] == MESH_ONE_END)
+        mesh_note(c, x, y, false);
+    else if (c->graph.edge[e].cost[GCI_LATENCY] && !mesh_was_added(c, x < y ? x : y, x < y ? y : x))
+        c->graph.edge[e].cost[GCI_LATENCY] = MESH_ONE_END;
+}
+
+/* All have reported: what one end alone has not got stands. */
+static void mesh_settle_notes(gci_control *c)
+{
+    for (int e = 0; e < c->graph.edges; e++)
+        if (c->graph.edge[e].cost[GCI_LATENCY] == MESH_ONE_END)
+            gci_backbone_cost(&c->topo, c->speed, &c->graph.edge[e]);
 }
 
 static bool mesh_listed(const gci_control *c, int rank) { return c->span[rank] == c->span[c->place.ranks]; }
@@ -407,8 +479,9 @@ static void mesh_judge(gci_control *c, bool due)
         if (c->tries[i].answers < 2)
             return;
     for (int i = 0; i < c->try_count; i++)
-        mesh_note(c, c->tries[i].a, c->tries[i].b, c->tries[i].stands == 2);
+        mesh_note(c, c->tries[i].a, c->tries[i].b, c->tries[i].stands > 0);
     c->try_count = 0;
+    mesh_settle_notes(c);
     if (!c->report_bytes) {
         mesh_go(c);
         return;
@@ -440,6 +513,11 @@ static void mesh_give_up(gci_control *c, gci_neighbour *n)
     gci_dial *d = gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank);
     char text[GCI_TEXT], dialled[GCI_TEXT];
 
+    if (c->now > n->give_up_at + mesh_ms(MESH_LATE_MS) && c->now < c->start_deadline) {
+        n->give_up_at += c->now - n->begun;         /* time in which nothing was tried does not count */
+        n->begun = c->now;
+        return;
+    }
     if (d && d->met && c->now < n->begun + mesh_ms(MESH_BUSY_MS)) {
         n->give_up_at = n->begun + mesh_ms(MESH_BUSY_MS);
         return;
@@ -514,8 +592,10 @@ static void mesh_ready(gci_control *c)
         const gci_neighbour *n = c->neighbour[i];
         if (!n->wished || (n->stands && !n->required))
             continue;
-        if (c->place.rank == 0)
-            mesh_note(c, 0, n->rank, n->stands);
+        if (c->place.rank == 0 && n->stands)
+            mesh_note(c, 0, n->rank, true);
+        else if (c->place.rank == 0)
+            mesh_note_missing(c, 0, n->rank);
         else
             mesh_entry(c, c->place.rank, n->rank, n->stands ? GCI_ENTRY_ADDED : 0);
     }
@@ -568,7 +648,10 @@ static bool mesh_ready_frame(gci_control *c, gci_conn *k, unsigned flag, const u
         uint32_t a = gci_get32(body + at), b = gci_get32(body + at + 4) & 0xffffff, what = gci_get32(body + at + 4) >> 24;
         if (a != (uint32_t)k->peer || b >= (uint32_t)c->place.ranks || a == b || what > GCI_ENTRY_ADDED)
             return false;
-        mesh_note(c, (int)a, (int)b, what == GCI_ENTRY_ADDED);
+        if (what == GCI_ENTRY_ADDED)
+            mesh_note(c, (int)a, (int)b, true);
+        else
+            mesh_note_missing(c, (int)a, (int)b);
     }
     if (!(flag & GCI_FRAME_MORE)) {
         k->stream->ready = true;

@@ -137,15 +137,14 @@ int gc_cancel(gc_request *request)
 
 /* ---- probing -------------------------------------------------------------------------------------------------- */
 
-typedef struct request_probe { gc_comm *comm; int source, tag; gc_message *found; gc_status status; } request_probe;
+typedef struct request_probe { gc_comm *comm; int source, tag, gone; gc_message *found; gc_status status; } request_probe;
 
 static bool probe_ended(void *arg)
 {
     request_probe *p = arg;
-    p->found = p->comm->world->aborted ? NULL : gci_unexpected_find(p->comm, p->source, p->tag, &p->status);
-    if (p->found || p->comm->world->aborted)
-        return true;
-    return p->source == GC_ANY_SOURCE ? p->comm->dead > 0 : p->comm->world->dead[gci_world_rank(p->comm, p->source)] != 0;
+    p->gone = gci_comm_gone(p->comm, p->source);
+    p->found = p->gone == GC_ERR_ABORTED ? NULL : gci_unexpected_find(p->comm, p->source, p->tag, &p->status);
+    return p->found || p->gone < 0;
 }
 
 /* The one way to look: wait or not, take or not. */
@@ -164,15 +163,13 @@ static int probe(gc_comm *comm, int source, int tag, bool wait, int *found, gc_m
     bool ended = probe_ended(&p);
     if (!ended && wait) {
         gci_overlay_wait(w->overlay, probe_ended, &p, &hint, GCI_FOREVER);
-        ended = true;
     } else if (!ended) {
         gci_overlay_poll(w->overlay, hint);
-        ended = probe_ended(&p);
+        probe_ended(&p);
     }
     gci_probing(w, -1);
     if (p.found && message)
         gci_unexpected_take(p.found);
-    bool aborted = w->aborted != 0;
     gci_leave(w);
     if (found)
         *found = p.found != NULL;
@@ -180,8 +177,10 @@ static int probe(gc_comm *comm, int source, int tag, bool wait, int *found, gc_m
         *message = p.found;
     if (p.found && status)
         *status = p.status;
-    if (ended && !p.found)
-        return post_failed(comm, aborted ? GC_ERR_ABORTED : GC_ERR_PEER, source);
+    if (!p.found && p.gone < 0)
+        return post_failed(comm, p.gone, source);
+    if (!p.found)
+        w->env.sys->yield(w->env.sys);  /* as gc_test */
     return GC_OK;
 }
 
@@ -211,6 +210,7 @@ int gc_imrecv(gc_message **message, void *buf, size_t bytes, gc_request **reques
         return GC_ERR_ARG;
     *request = NULL;
     gc_comm *comm = gci_message_comm(*message);
+    int source = gci_comm_rank(comm, (*message)->source);
     if (!buf && bytes > 0)
         return gci_fail(comm, GC_ERR_ARG, -1, "no buffer for %zu bytes", bytes);
     gci_post post = user_post(0, false);
@@ -219,7 +219,7 @@ int gc_imrecv(gc_message **message, void *buf, size_t bytes, gc_request **reques
     gci_leave(comm->world);
     if (err == GC_OK)
         *message = NULL;
-    return post_failed(comm, err, 0);
+    return post_failed(comm, err, source);
 }
 
 int gc_mrecv(gc_message **message, void *buf, size_t bytes, gc_status *status)

@@ -32,6 +32,8 @@ enum {
 #define OVERLAY_HIGHER   (200 * (int64_t)GCI_NS_PER_MS)     /* of the higher rank: the lower asks for the restart first */
 #define OVERLAY_DOUBT    (3 * GCI_SECOND)                   /* a loss that no news has come of */
 #define OVERLAY_HUNGER   (1 * GCI_SECOND)                   /* without memory for a link: then the peer is given up */
+#define OVERLAY_LISTEN   (1 * GCI_SECOND)                   /* between looks at links that spoke: a system call each */
+#define OVERLAY_LISTEN_ALL (5 * GCI_SECOND)                 /* and at those that did not: keepalive speaks for them */
 static const uint64_t overlay_waker_tag = UINT64_MAX;
 
 /* ---- the driver's errands, and the clock ---------------------------------------------------------------------- */
@@ -598,7 +600,7 @@ static void no_link(gci_overlay *o, const gci_news *news)
         return;
     }
     p->refused = true;
-    if (news->code == GC_ERR_UNREACHABLE && o->unreachable)
+    if (news->code == GC_ERR_UNREACHABLE && o->unreachable && p->seen[GCI_OWN] == 0)    /* else there once was a way */
         o->unreachable[table->card[news->rank].host] = 1;
     if (p->own || p->routed || !p->wants)
         return;
@@ -728,9 +730,24 @@ static void links_prepare(gci_overlay *o)
         links_errands(o);
 }
 
+/* The work of one go is done. With what is left another thread may have to go on, because this one rests now: one that sleeps in
+ * the poller, or in the user's own. */
+static void links_leave(gci_overlay *o, bool before)
+{
+    o->inside = before;
+    if (before || !o->errands)
+        return;
+    if (o->asleep > 0)
+        o->sys->wake(o->sys, o->waker);
+    if (o->outer >= 0)
+        o->sys->wake(o->sys, o->bell);
+}
+
 static bool handle(gci_overlay *o, const gci_event *event)
 {
     if (event->tag == overlay_waker_tag) {
+        if (o->asleep > 0)
+            return false;               /* it may be for the other thread there, who has yet to see it */
         o->sys->rest(o->sys, o->waker);
         return true;
     }
@@ -773,7 +790,7 @@ GCI bool gci_links_look(gci_overlay *o, int64_t timeout)
         moved |= take_news(o);          /* the waker may just have been put to rest */
     if (o->broken > 0 || o->errands)
         links_prepare(o);
-    o->inside = before;
+    links_leave(o, before);
     return moved;
 }
 
@@ -800,7 +817,7 @@ GCI bool gci_links_round(gci_overlay *o, int hint, bool all)
     }
     if (o->broken > 0 || o->errands)
         links_prepare(o);
-    o->inside = before;
+    links_leave(o, before);
     return moved;
 }
 
@@ -885,6 +902,47 @@ static void ways_tick(gci_overlay *o, int64_t now)
         gci_overlay_errand(o);
 }
 
+GCI void gci_overlay_spoke(gci_overlay *o, gci_link *link)
+{
+    int64_t at = o->control ? after(o, OVERLAY_LISTEN) : GCI_FOREVER;
+    link->spoke = true;
+    if (o->listen_all_at == GCI_FOREVER)
+        o->listen_all_at = at;
+    if (at >= o->listen_at)
+        return;
+    o->listen_at = at;
+    gci_overlay_alarm(o, at);
+}
+
+static bool link_may_be_silent(const gci_overlay *o, const gci_link *link)
+{
+    const gci_table *table = gci_control_table(o->control);
+    return link && link->fd >= 0 && !link->broken && table->card[link->peer].host != table->card[o->rank].host;
+}
+
+static void links_listen(gci_overlay *o, int64_t now)
+{
+    bool all = now >= o->listen_all_at, owed = false;
+    if (now < o->listen_at) {
+        gci_overlay_alarm(o, o->listen_at);
+        return;
+    }
+    o->listen_all_at = all ? GCI_FOREVER : o->listen_all_at;
+    for (int i = 0; i < GCI_LINK_KINDS * o->ranks; i++) {
+        gci_overlay_peer *p = &o->peer[i / GCI_LINK_KINDS];
+        gci_link *link = i % GCI_LINK_KINDS == GCI_OWN ? p->own : p->hop;
+        if (!link_may_be_silent(o, link))
+            continue;
+        if (all)
+            o->listen_all_at = now + OVERLAY_LISTEN_ALL;
+        if (all || link->spoke)
+            owed |= gci_link_listen(o, link, now - o->listened_at);
+    }
+    o->listened_at = now;
+    o->listen_at = owed ? now + OVERLAY_LISTEN : o->listen_all_at;
+    gci_overlay_alarm(o, o->listen_at);
+}
+
 GCI int64_t gci_links_tick(gci_overlay *o, int64_t now)
 {
     bool before = o->inside;
@@ -900,9 +958,10 @@ GCI int64_t gci_links_tick(gci_overlay *o, int64_t now)
             restart_ask(o);
         hops_tick(o, now);
         ways_tick(o, now);
+        links_listen(o, now);
         links_prepare(o);
     }
-    o->inside = before;
+    links_leave(o, before);
     return next < o->alarm ? next : o->alarm;
 }
 
@@ -943,7 +1002,8 @@ GCI int gci_links_open(gci_overlay **out, gci_env *env, gci_monitor *monitor, in
     if (!o)
         return GC_ERR_NOMEM;
     *o = (gci_overlay){ .env = env, .sys = sys, .monitor = monitor, .up = *up, .user = user, .stats = stats, .rank = rank,
-                        .ranks = ranks, .poller = -1, .waker = -1, .outer = -1, .bell = -1, .timer = -1, .alarm = GCI_FOREVER };
+                        .ranks = ranks, .poller = -1, .waker = -1, .outer = -1, .bell = -1, .timer = -1, .alarm = GCI_FOREVER,
+                        .listen_at = GCI_FOREVER };
     links_options(o, options);
     o->peer = gci_alloc(env, (size_t)ranks * sizeof *o->peer);
     int err = o->peer ? gci_inbox_open(&o->inbox, env, ranks) : GC_ERR_NOMEM;

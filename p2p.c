@@ -39,7 +39,7 @@ enum {
 
 /* ---- pairs ---------------------------------------------------------------------------------------------------- */
 
-static void open_link(gci_pair *p, gc_message *m)
+GCI void gci_message_link(gci_pair *p, gc_message *m)
 {
     m->open_next = p->messages;
     m->open_prev = &p->messages;
@@ -66,6 +66,18 @@ static gc_comm *comm_of_context(const gci_world *w, uint32_t context)
     return NULL;
 }
 
+/* A communicator meets what came before this rank had it: of that, what is of no member. */
+static void strangers_drop(gci_p2p *p2p, const gci_match *match)
+{
+    for (gc_message *m = match->unexpected, *next; m; m = next) {
+        next = m->next;
+        if (gci_comm_rank(match->comm, m->source) >= 0)
+            continue;
+        gci_message_drop(p2p, m);
+        next = match->unexpected;       /* what that pushed may have changed the list */
+    }
+}
+
 GCI gci_match *gci_match_of(gci_p2p *p2p, uint32_t context)
 {
     if (p2p->last_match && p2p->last_match->context == context && p2p->last_match->comm)
@@ -73,9 +85,12 @@ GCI gci_match *gci_match_of(gci_p2p *p2p, uint32_t context)
     gci_match *match = gci_match_get(p2p->env, p2p->match, context, &p2p->asking);
     if (!match)
         return NULL;
-    if (!match->comm)
-        match->comm = comm_of_context(p2p->world, context);
     p2p->last_match = match;
+    if (match->comm)
+        return match;
+    match->comm = comm_of_context(p2p->world, context);
+    if (match->comm)
+        strangers_drop(p2p, match);
     return match;
 }
 
@@ -247,6 +262,7 @@ GCI gc_message *gci_message_new(gci_p2p *p2p)
         return gci_alloc(p2p->env, sizeof *m);
     p2p->spare_messages = m->next;
     m->open_prev = NULL;                /* field by field: compilers clear a whole record of this size slowly */
+    m->match = NULL;
     m->payload = NULL;
     m->recv = m->local = NULL;
     m->got = 0;
@@ -290,7 +306,7 @@ GCI void gci_owe(gci_p2p *p2p, gc_message *m, uint8_t what)
         p->owing++;
     m->owe |= what;
     if (!m->open_prev)
-        open_link(p, m);
+        gci_message_link(p, m);
 }
 
 /* Does the sender of this envelope wait for a FIN? */
@@ -299,9 +315,15 @@ static bool wants_answer(const gci_packet *envelope)
     return (envelope->flags & GCI_FLAG_SYNC) || envelope->total > envelope->length;
 }
 
+/* Of a message of any length, what has room. */
+static size_t at_most(uint64_t total, size_t room)
+{
+    return total < room ? (size_t)total : room;
+}
+
 static size_t message_need(const gc_message *m)
 {
-    return m->recv ? gci_min(m->packet.total, m->recv->bytes) : 0;
+    return m->recv ? at_most(m->packet.total, m->recv->bytes) : 0;
 }
 
 static void recv_complete(gc_message *m)
@@ -309,7 +331,7 @@ static void recv_complete(gc_message *m)
     gc_request *r = m->recv;
     m->recv = NULL;
     r->message = NULL;
-    r->status.bytes = gci_min(m->packet.total, r->bytes);
+    r->status.bytes = at_most(m->packet.total, r->bytes);
     if (m->packet.total > r->bytes)
         gci_request_fail(r, GC_ERR_TRUNCATE, -1, "a message of %llu bytes from rank %d met a receive of %zu bytes",
                          (unsigned long long)m->packet.total, r->status.source, r->bytes);
@@ -341,6 +363,17 @@ GCI void gci_message_settle(gci_p2p *p2p, gc_message *m)
     if (answer)
         gci_push(p2p, p);
     credit_review(p2p, p);
+}
+
+/* One that no receive has, and none will get. */
+GCI void gci_message_drop(gci_p2p *p2p, gc_message *m)
+{
+    gci_match_forget(m);
+    m->dropped = true;
+    if (!m->come)
+        return;                         /* envelope_end goes on with it */
+    gci_payload_consumed(p2p, m);
+    gci_message_settle(p2p, m);
 }
 
 static void message_match(gci_p2p *p2p, gc_message *m, gc_request *r)
@@ -409,26 +442,25 @@ static void sent_acknowledged(gci_p2p *p2p, gci_pair *p)
         gci_request_done(r, GC_OK);
 }
 
-/* What the peer says of itself in every packet. */
+/* What the peer says of itself in every packet. Its limits are noted before anything ends: whoever is told may send more. */
 static int hear(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 {
-    uint32_t newly = packet->ack - p->acked;
+    uint32_t newly = packet->ack - p->acked, window = (uint32_t)packet->window * KIB;
     if ((int32_t)newly < 0)
         return GC_OK;                   /* an old packet */
     if (newly > p->next_seq - p->acked)
         return GC_ERR_PROTOCOL;
-    while (p->sent && (int32_t)(packet->ack - p->sent->packet.seq) > 0) {
-        if (p->heard && !p->sent->written)
+    for (const gci_sent *s = p->sent; p->heard && s && (int32_t)(packet->ack - s->packet.seq) > 0; s = s->next)
+        if (!s->written)
             return GC_ERR_PROTOCOL;     /* acknowledged before it was sent */
-        sent_acknowledged(p2p, p);
-    }
     p->acked = packet->ack;
-    uint32_t window = (uint32_t)packet->window * KIB;
     bool more = newly > 0 || packet->credit > p->credit || window > p->window;
     if (newly > 0 || packet->credit > p->credit)
         p->credit = packet->credit;
     if (newly > 0 || window > p->window)
         p->window = window;
+    while (p->sent && (int32_t)(p->acked - p->sent->packet.seq) > 0)
+        sent_acknowledged(p2p, p);
     if (more && p->starved) {
         p->starved = p->starved_told = false;
         gci_push(p2p, p);
@@ -523,6 +555,8 @@ static int envelope_new(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 {
     if (credit_of(p2p, p) == 0 || packet->length > window_of(p))
         return GC_ERR_PROTOCOL;         /* credit that was never given */
+    if (packet->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_P2P && packet->tag > GC_TAG_MAX)
+        return GC_ERR_PROTOCOL;
     bool closed = context_is_closed(p2p, packet->context);
     gci_match *match = closed ? NULL : gci_match_of(p2p, packet->context);
     gc_message *m = closed || match ? gci_message_new(p2p) : NULL;
@@ -550,7 +584,7 @@ static int envelope_new(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         message_match(p2p, m, r);
     else if (!m->dropped)
         gci_match_keep(match, m);
-    open_link(p, m);
+    gci_message_link(p, m);
     p->incoming = m;
     return GC_OK;
 }
@@ -620,6 +654,12 @@ static int chunk_begin(gci_pair *p, const gci_packet *packet, void **sink, size_
     return GC_OK;
 }
 
+static int ask_begin(const gci_p2p *p2p, const gci_pair *p, const gci_packet *packet)
+{
+    const gc_comm *comm = comm_of_context(p2p->world, packet->context);
+    return comm && gci_comm_rank(comm, p->peer) < 0 ? GC_ERR_PROTOCOL : GC_OK;      /* not a member */
+}
+
 GCI int gci_packet_begin(void *user, int peer, const gci_packet *packet, void **sink, size_t *sink_bytes, void **token)
 {
     gci_p2p *p2p = ((gci_world *)user)->p2p;
@@ -641,6 +681,7 @@ GCI int gci_packet_begin(void *user, int peer, const gci_packet *packet, void **
     case GCI_CHUNK:    return chunk_begin(p, packet, sink, sink_bytes, token);
     case GCI_GRANT:    return granted(p2p, p, packet);
     case GCI_FIN:      return finished(p2p, p, packet);
+    case GCI_ASK:      return ask_begin(p2p, p, packet);
     default:           return GC_OK;    /* gci_packet_end */
     }
 }
@@ -670,7 +711,7 @@ static void granted_early(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
                 return;
             r->stage = GCI_STAGE_GRANTED;
             r->early = r->streams = true;
-            r->limit = gci_min(packet->total, r->bytes);
+            r->limit = at_most(packet->total, r->bytes);
             gci_push(p2p, p);
             return;
         }
@@ -678,7 +719,7 @@ static void granted_early(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
     p->early[at].context = packet->context;
     p->early[at].tag = packet->tag;
     p->early[at].nth = packet->seq;
-    p->early[at].limit = (size_t)packet->total;
+    p->early[at].limit = at_most(packet->total, SIZE_MAX);
 }
 
 static void asked(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
@@ -769,27 +810,17 @@ static bool take_early_grant(gci_pair *p, gc_request *r, size_t prefix)
     return false;
 }
 
-/* The first send in the queue becomes an envelope. */
-static bool next_envelope(gci_p2p *p2p, gci_pair *p, size_t most, gci_packet *packet, const void **payload, void **token)
+/* The envelope of a send that has left the queue. NULL: out of memory. */
+static gci_sent *envelope_make(gci_p2p *p2p, gci_pair *p, gc_request *r, size_t most)
 {
-    gc_request *r = p->queue;
-    if (!r)
-        return false;
     size_t room = p->window > p->sent_bytes ? p->window - p->sent_bytes : 0;
     bool eager = r->bytes <= gci_min(most, room);
     size_t prefix = eager ? r->bytes : gci_min(most, room / 2);     /* the other half: for short messages behind it */
     bool answer = !eager || r->sync;
     bool copy = !answer && (p->keep || p->routed || r->bytes <= COPY_MAX);
-    if (p->next_seq - p->acked >= p->credit) {
-        p->starved = true;
-        return false;
-    }
-    gci_queue_remove(r, &p->queue_end);
     gci_sent *s = sent_new(p2p, copy ? prefix : 0);
-    if (!s) {
-        gci_request_fail(r, GC_ERR_NOMEM, -1, "no memory to send %zu bytes", r->bytes);
-        return next_envelope(p2p, p, most, packet, payload, token);
-    }
+    if (!s)
+        return NULL;
     if (!eager && room < most)
         p->starved = true;
     r->seq = p->next_seq++;
@@ -806,15 +837,33 @@ static bool next_envelope(gci_p2p *p2p, gci_pair *p, size_t most, gci_packet *pa
     if (answer && take_early_grant(p, r, prefix))
         s->packet.flags |= GCI_FLAG_STREAMS;
     sent_append(p, s);
-    *packet = s->packet;
-    *payload = s->payload;
-    *token = s;
     if (answer)
         gci_queue_append(r, &p->open_end);
     else if (copy)
         gci_request_done(r, GC_OK);
     else
         s->request = r;
+    return s;
+}
+
+/* The first send in the queue becomes an envelope. */
+static bool next_envelope(gci_p2p *p2p, gci_pair *p, size_t most, gci_packet *packet, const void **payload, void **token)
+{
+    gci_sent *s = NULL;
+    while (!s && p->queue && p->next_seq - p->acked < p->credit) {
+        gc_request *r = p->queue;
+        gci_queue_remove(r, &p->queue_end);
+        s = envelope_make(p2p, p, r, most);
+        if (!s)
+            gci_request_fail(r, GC_ERR_NOMEM, -1, "no memory to send %zu bytes", r->bytes);
+    }
+    if (!s) {
+        p->starved |= p->queue != NULL;
+        return false;
+    }
+    *packet = s->packet;
+    *payload = s->payload;
+    *token = s;
     return true;
 }
 

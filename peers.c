@@ -7,7 +7,7 @@
  * Invariants:
  *  - A way that ends voids all that was handed to it. What the pair knows (envelopes not acknowledged, sends without
  *    their FIN, what is owed) is enough to go on, whatever the next way is.
- *  - Every verdict on a peer ends in pair_lost, once: each request that needs it fails, each of its communicators has it
+ *  - Every verdict on a peer ends in peer_lost, once: each request that needs it fails, each of its communicators has it
  *    among its dead, the way is cut. What had come whole may still be received.
  *  - A rank gives a peer up on its own only if that broke the rules, if there is neither link nor route, or if what a link
  *    within the host lost was not kept; it tells everybody, so that nobody waits for what will not come.
@@ -31,14 +31,14 @@ static bool pair_busy(const gci_pair *p)
     return p->queue || p->open || p->sent || p->messages || p->incoming;
 }
 
-static void give_up(gci_p2p *p2p, gci_pair *p, int code, const char *why);
+static void give_up(gci_p2p *p2p, int peer, int code, const char *why);
 
 static void on_end(void *user, int peer, const gci_packet *packet, void *token)
 {
     gci_p2p *p2p = ((gci_world *)user)->p2p;
     gci_pair *p = p2p->pair[peer];
     if (!gci_packet_end(p2p, p, packet, token))
-        give_up(p2p, p, GC_ERR_PEER, "a link within the host was lost with data that was not kept");
+        give_up(p2p, peer, GC_ERR_PEER, "a link within the host was lost with data that was not kept");
 }
 
 static void on_way_up(void *user, int peer, bool routed)
@@ -91,7 +91,7 @@ static void on_way_down(void *user, int peer, bool broke_rules)
     if (w->dead[peer])
         return;
     if (broke_rules)                    /* it would do so again */
-        give_up(w->p2p, p, GC_ERR_PROTOCOL, "it sent a packet that breaks the rules");
+        give_up(w->p2p, peer, GC_ERR_PROTOCOL, "it sent a packet that breaks the rules");
     else if (pair_busy(p) && !p->bye)
         gci_push(w->p2p, p);
 }
@@ -119,14 +119,8 @@ static void fail_sends(gc_request **queue, gc_request ***end, int peer, int code
     }
 }
 
-/* Nothing goes to or comes from this peer any more. What came whole may still be received. */
-static void pair_end(gci_p2p *p2p, gci_pair *p, int fault, int code, const char *why)
+static void fail_sent(gci_p2p *p2p, gci_pair *p, int fault, int code, const char *why)
 {
-    gci_overlay_cut(p2p->world->overlay, p->peer);
-    p2p->starving -= p->peer_starved;
-    p->peer_starved = false;
-    fail_sends(&p->queue, &p->queue_end, fault, code, why);
-    fail_sends(&p->open, &p->open_end, fault, code, why);
     p->again = NULL;
     while (p->sent) {
         gci_sent *s = p->sent;
@@ -138,17 +132,22 @@ static void pair_end(gci_p2p *p2p, gci_pair *p, int fault, int code, const char 
     }
     p->sent_end = &p->sent;
     p->sent_bytes = 0;
+}
+
+/* What came whole may still be received; and of what the user holds (gc_mprobe) may at least be asked. */
+static void fail_messages(gci_p2p *p2p, gci_pair *p, int fault, int code, const char *why)
+{
     p->incoming = NULL;
     while (p->messages) {
         gc_message *m = p->messages;
-        gc_request *r = m->recv;
-        bool whole = m->come && m->packet.total == m->packet.length;
+        gc_request *r = m->recv ? m->recv : m->local;
+        bool whole = m->come && !m->local && m->packet.total == m->packet.length;
         gci_message_unlink(m);
-        if ((m->queued && whole) || m->taken) {     /* may still be received, or at least be asked for */
+        m->local = NULL;
+        if ((m->queued && whole) || m->taken)
             m->lost = whole ? GC_OK : code;
-            continue;
-        }
-        gci_message_free(p2p, m);
+        else
+            gci_message_free(p2p, m);
         if (r) {
             r->message = NULL;
             gci_request_fail(r, code, fault, "%s", why);
@@ -156,61 +155,61 @@ static void pair_end(gci_p2p *p2p, gci_pair *p, int fault, int code, const char 
     }
 }
 
-static void pair_lost(gci_p2p *p2p, gci_pair *p, enum gci_fate gone, int code, const char *why)
+/* Nothing goes to or comes from this peer any more. */
+static void pair_end(gci_p2p *p2p, gci_pair *p, int fault, int code, const char *why)
+{
+    p2p->starving -= p->peer_starved;
+    p->peer_starved = false;
+    fail_sends(&p->queue, &p->queue_end, fault, code, why);
+    fail_sends(&p->open, &p->open_end, fault, code, why);
+    fail_sent(p2p, p, fault, code, why);
+    fail_messages(p2p, p, fault, code, why);
+}
+
+/* There may be no pair: what nobody needed before may be needed by a collective, and the news must not want memory. */
+static void peer_lost(gci_p2p *p2p, int peer, enum gci_fate gone, int code, const char *why)
 {
     gci_world *w = p2p->world;
-    w->dead[p->peer] = (uint8_t)gone;
+    w->dead[peer] = (uint8_t)gone;
     for (gc_comm *comm = w->comms; comm; comm = comm->next) {
-        int rank = gci_comm_rank(comm, p->peer);
+        int rank = gci_comm_rank(comm, peer);
         if (rank < 0)
             continue;
         if (comm->dead++ == 0)
             comm->first_dead = rank;
-        p2p->up.fail(comm, code, p->peer, why);
+        p2p->up.fail(comm, code, peer, why);
     }
-    pair_end(p2p, p, p->peer, code, why);
+    gci_overlay_cut(w->overlay, peer);
+    if (p2p->pair[peer])
+        pair_end(p2p, p2p->pair[peer], peer, code, why);
     for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
         for (gci_match *match = p2p->match[i]; match; match = match->next)
-            fail_posted(match, p->peer, p->peer, code, why);
+            fail_posted(match, peer, peer, code, why);
     gci_overlay_wake(w->overlay);
-}
-
-/* Sends to oneself that wait for their receive stand in no pair's queue. */
-static void fail_local(gci_p2p *p2p, gci_match *match, int code, const char *why)
-{
-    for (gc_message *m = match->unexpected, *next; m; m = next) {
-        gc_request *send = m->local;
-        next = m->next;
-        if (!send)
-            continue;
-        gci_message_free(p2p, m);
-        gci_request_fail(send, code, -1, "%s", why);
-        next = match->unexpected;       /* the callback may have changed the list */
-    }
 }
 
 /* A verdict of this rank alone, on a peer that may live: everybody is told, the peer too, so that nobody waits for what
  * will not come. */
-static void give_up(gci_p2p *p2p, gci_pair *p, int code, const char *why)
+static void give_up(gci_p2p *p2p, int peer, int code, const char *why)
 {
     gci_world *w = p2p->world;
-    gci_notice notice = { .kind = GCI_NOTICE_LOST, .origin = (uint32_t)w->rank, .word = { (uint32_t)p->peer, (uint32_t)-code } };
+    gci_notice notice = { .kind = GCI_NOTICE_LOST, .origin = (uint32_t)w->rank, .word = { (uint32_t)peer, (uint32_t)-code } };
     char text[GCI_TEXT];
-    snprintf(text, sizeof text, "rank %d gave rank %d up: %.*s", w->rank, p->peer, GCI_TEXT - 64, why);
+    snprintf(text, sizeof text, "rank %d gave rank %d up: %.*s", w->rank, peer, GCI_TEXT - 64, why);
     if (w->control)
         gci_control_notify(w->control, &notice);
-    pair_lost(p2p, p, code == GC_ERR_UNREACHABLE ? GCI_GONE_UNREACHABLE : GCI_GONE_DEAD, code, text);
+    peer_lost(p2p, peer, code == GC_ERR_UNREACHABLE ? GCI_GONE_UNREACHABLE : GCI_GONE_DEAD, code, text);
 }
 
 static void given_up(gci_world *w, const gci_notice *notice)
 {
-    int rank = (int)notice->word[0], code = -(int)notice->word[1];
-    gci_pair *p = notice->word[0] < (uint32_t)w->ranks ? gci_pair_of(w->p2p, rank) : NULL;
+    uint32_t rank = notice->word[0], why = notice->word[1];
     char text[GCI_TEXT];
-    if (!p || w->dead[rank])
+    if (rank >= (uint32_t)w->ranks || w->dead[rank])
         return;
-    snprintf(text, sizeof text, "rank %u gave rank %d up: %s", (unsigned)notice->origin, rank, gc_strerror(code));
-    pair_lost(w->p2p, p, GCI_GONE_DEAD, GC_ERR_PEER, text);
+    snprintf(text, sizeof text, "rank %u gave rank %u up: %s", (unsigned)notice->origin, (unsigned)rank,
+             gc_strerror(why <= INT32_MAX ? -(int)why : INT32_MIN));
+    peer_lost(w->p2p, (int)rank, GCI_GONE_DEAD, GC_ERR_PEER, text);
 }
 
 static void all_aborted(gci_p2p *p2p, int origin, int code)
@@ -227,13 +226,13 @@ static void all_aborted(gci_p2p *p2p, int origin, int code)
     for (gc_comm *comm = w->comms; comm; comm = comm->next)
         p2p->up.fail(comm, GC_ERR_ABORTED, origin, why);
     for (int i = 0; i < w->ranks; i++)
-        if (p2p->pair[i])
+        if (p2p->pair[i]) {
+            gci_overlay_cut(w->overlay, i);
             pair_end(p2p, p2p->pair[i], origin, GC_ERR_ABORTED, why);
-    for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
-        for (gci_match *match = p2p->match[i]; match; match = match->next) {
-            fail_posted(match, -1, origin, GC_ERR_ABORTED, why);
-            fail_local(p2p, match, GC_ERR_ABORTED, why);
         }
+    for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
+        for (gci_match *match = p2p->match[i]; match; match = match->next)
+            fail_posted(match, -1, origin, GC_ERR_ABORTED, why);
     gci_overlay_wake(w->overlay);
 }
 
@@ -249,15 +248,14 @@ static void on_news(void *user, const gci_news *news)
             w->p2p->up.notice(w, &news->notice);
         return;
     }
-    gci_pair *p = gci_pair_of(w->p2p, news->rank);
-    if (!p || w->dead[news->rank])
+    if (w->dead[news->rank])
         return;
     if (news->kind == GCI_NEWS_DEAD)
-        pair_lost(w->p2p, p, GCI_GONE_DEAD, GC_ERR_PEER, news->text);
+        peer_lost(w->p2p, news->rank, GCI_GONE_DEAD, GC_ERR_PEER, news->text);
     else if (news->kind == GCI_NEWS_LEFT)
-        pair_lost(w->p2p, p, GCI_GONE_LEFT, GC_ERR_PEER, news->text);
+        peer_lost(w->p2p, news->rank, GCI_GONE_LEFT, GC_ERR_PEER, news->text);
     else if (news->kind == GCI_NEWS_NO_LINK)
-        give_up(w->p2p, p, news->code, news->text);
+        give_up(w->p2p, news->rank, news->code, news->text);
 }
 
 /* One ask for each peer that a collective receive waits for; with several such receives, another one each time. */

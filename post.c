@@ -52,8 +52,10 @@ static int send_to_self(gci_p2p *p2p, gci_pair *p, gc_request *r)
         }
         memcpy(m->payload, r->buf, r->bytes);
     }
-    if (recv || !copy)
+    if (recv || !copy) {
         m->local = r;
+        gci_message_link(p, m);         /* where the end of the world finds it */
+    }
     m->packet.length = m->local ? 0 : (uint32_t)r->bytes;
     if (recv) {
         gci_message_take(p2p, m, recv);
@@ -69,12 +71,10 @@ static int send_to_self(gci_p2p *p2p, gci_pair *p, gc_request *r)
 GCI int gci_send_post(gc_comm *comm, const void *buf, size_t bytes, int dest, const gci_post *post, gc_request **out)
 {
     gci_world *w = comm->world;
-    int peer = gci_world_rank(comm, dest);
+    int peer = gci_world_rank(comm, dest), gone = gci_comm_gone(comm, dest);
     *out = NULL;
-    if (w->aborted)
-        return GC_ERR_ABORTED;
-    if (w->dead[peer])
-        return w->dead[peer] == GCI_GONE_UNREACHABLE ? GC_ERR_UNREACHABLE : GC_ERR_PEER;
+    if (gone < 0)
+        return gone;
     gci_pair *p = gci_pair_of(w->p2p, peer);
     gc_request *r = p ? request_make(comm, GCI_REQUEST_SEND, peer, post) : NULL;
     if (!r)
@@ -133,10 +133,11 @@ GCI int gci_recv_post(gc_comm *comm, void *buf, size_t bytes, int source, const 
         gci_message_take(p2p, m, r);
         return GC_OK;
     }
-    if (peer >= 0 ? w->dead[peer] : comm->dead > 0) {
+    int gone = gci_comm_gone(comm, source);
+    if (gone < 0) {
         gci_request_free(r);
         *out = NULL;
-        return peer >= 0 && w->dead[peer] == GCI_GONE_UNREACHABLE ? GC_ERR_UNREACHABLE : GC_ERR_PEER;
+        return gone;
     }
     gci_match_post(match, r);
     if (post->kind == GCI_CONTEXT_COLL && p2p->asking == 1)
@@ -249,6 +250,7 @@ GCI gc_comm *gci_message_comm(const gc_message *m)
 GCI int gci_message_recv(gc_message *m, void *buf, size_t bytes, const gci_post *post, gc_request **out)
 {
     gc_comm *comm = m->match->comm;
+    gci_world *w = comm->world;
     gc_request *r = request_make(comm, GCI_REQUEST_RECV, m->source, post);
     *out = r;
     if (!r)
@@ -257,12 +259,13 @@ GCI int gci_message_recv(gc_message *m, void *buf, size_t bytes, const gci_post 
     r->buf = buf;
     r->bytes = bytes;
     m->taken = false;
-    if (m->lost) {
-        gci_request_fail(r, m->lost, m->source, "the rest of the message was lost with its sender");
-        gci_message_free(comm->world->p2p, m);
-    } else {
-        gci_message_take(comm->world->p2p, m, r);
+    if (m->lost == GC_OK) {
+        gci_message_take(w->p2p, m, r);
+        return GC_OK;
     }
+    int fault = m->lost == GC_ERR_ABORTED ? w->abort_origin : m->source;
+    gci_request_fail(r, m->lost, fault, "the rest of the message was lost with its sender");
+    gci_message_free(w->p2p, m);
     return GC_OK;
 }
 
@@ -281,15 +284,8 @@ GCI int gci_unexpected_signature(gc_comm *comm, uint32_t seq, uint32_t mine, uin
 /* Nobody will take what came for this context, or is on its way. */
 static void match_drop(gci_p2p *p2p, gci_match *match)
 {
-    while (match->unexpected) {
-        gc_message *m = match->unexpected;
-        gci_match_forget(m);
-        m->dropped = true;
-        if (m->come) {
-            gci_payload_consumed(p2p, m);
-            gci_message_settle(p2p, m);
-        }
-    }
+    while (match->unexpected)
+        gci_message_drop(p2p, match->unexpected);
     for (int peer = 0; peer < p2p->world->ranks; peer++)
         for (gc_message *m = p2p->pair[peer] ? p2p->pair[peer]->messages : NULL; m; m = m->open_next)
             if (m->match == match)

@@ -72,6 +72,8 @@ GCI void gci_request_fail(gc_request *r, int error, int fault_world_rank, const 
 
 /* ---- completion ----------------------------------------------------------------------------------------------- */
 
+#define WAIT_LONGEST 4e18               /* ns: with any time of the clock it is still one; beyond is for ever */
+
 static int64_t deadline_in(gci_world *w, int64_t timeout)
 {
     return timeout == GCI_FOREVER ? GCI_FOREVER : w->env.sys->now(w->env.sys) + timeout;
@@ -138,7 +140,7 @@ int gc_wait_for(gc_request **request, double seconds, gc_status *status)
     if (!request || !(seconds >= 0))
         return GC_ERR_ARG;
     double ns = seconds * (double)GCI_SECOND;
-    return gci_request_wait(request, ns < 9e18 ? (int64_t)ns : GCI_FOREVER, status);
+    return gci_request_wait(request, ns < WAIT_LONGEST ? (int64_t)ns : GCI_FOREVER, status);
 }
 
 /* The requests of one call; all in one world. */
@@ -164,12 +166,17 @@ static bool all_are_done(void *arg)
     return true;
 }
 
-static gci_world *world_of(const request_set *set)
+/* Whose they are; NULL: there are none. GC_ERR_ARG: of several worlds, which one wait cannot drive. */
+static int set_world(const request_set *set, gci_world **out)
 {
-    for (int i = 0; i < set->n; i++)
-        if (set->request[i])
-            return set->request[i]->comm->world;
-    return NULL;
+    *out = NULL;
+    for (int i = 0; i < set->n; i++) {
+        gci_world *w = set->request[i] ? set->request[i]->comm->world : *out;
+        if (*out && *out != w)
+            return GC_ERR_ARG;
+        *out = w;
+    }
+    return GC_OK;
 }
 
 static int collect_all(const request_set *set, gc_status statuses[])
@@ -193,7 +200,9 @@ int gc_waitall(int n, gc_request *requests[], gc_status statuses[])
     if (n < 0 || (n > 0 && !requests))
         return GC_ERR_ARG;
     request_set set = { requests, n, -1 };
-    gci_world *w = world_of(&set);
+    gci_world *w;
+    if (set_world(&set, &w) < 0)
+        return GC_ERR_ARG;
     if (!w)
         return collect_all(&set, statuses);
     gci_enter(w);
@@ -210,7 +219,9 @@ int gc_waitany(int n, gc_request *requests[], int *index, gc_status *status)
     if (n < 0 || (n > 0 && !requests) || !index)
         return GC_ERR_ARG;
     request_set set = { requests, n, -1 };
-    gci_world *w = world_of(&set);
+    gci_world *w;
+    if (set_world(&set, &w) < 0)
+        return GC_ERR_ARG;
     *index = -1;
     if (!w) {
         status_of_nothing(status);
@@ -235,7 +246,9 @@ int gc_testany(int n, gc_request *requests[], int *index, int *done, gc_status *
     if (n < 0 || (n > 0 && !requests) || !index || !done)
         return GC_ERR_ARG;
     request_set set = { requests, n, -1 };
-    gci_world *w = world_of(&set);
+    gci_world *w;
+    if (set_world(&set, &w) < 0)
+        return GC_ERR_ARG;
     *index = -1;
     *done = 1;
     if (!w) {
@@ -259,7 +272,9 @@ int gc_testall(int n, gc_request *requests[], int *done, gc_status statuses[])
     if (n < 0 || (n > 0 && !requests) || !done)
         return GC_ERR_ARG;
     request_set set = { requests, n, -1 };
-    gci_world *w = world_of(&set);
+    gci_world *w;
+    if (set_world(&set, &w) < 0)
+        return GC_ERR_ARG;
     *done = 1;
     if (!w)
         return collect_all(&set, statuses);

@@ -58,7 +58,8 @@ enum {
     SYS_KEEPALIVE_PROBES = 3,       /* so one or two lost probes kill no peer */
     SYS_KEEPALIVE_MAX = 32767,      /* s; the kernel's limit on idle time and interval */
     SYS_KEEPALIVE_IDLE = 25,        /* s: NATs and firewalls forget what is silent for longer, some after 30 */
-    SYS_KEEPALIVE_LONG = 127,       /* the kernel's limit on probes: only a host that is silent for close to an hour fails them all */
+    SYS_KEEPALIVE_AGAIN = 2,        /* s: an answer that is missing is asked for again, on a data connection */
+    SYS_KEEPALIVE_LONG = 127,       /* the kernel's limit on probes */
     SYS_STACK = 256 * 1024,         /* bytes; see sys_thread */
     SYS_LOG_LINE = 512              /* bytes, with the 0: below PIPE_BUF, so lines of several processes never mix */
 };
@@ -571,9 +572,10 @@ static int sys_tune_keepalive(int fd, int64_t peer_timeout)
     return err;
 }
 
-/* A data connection does not time out: a peer that does not read for an hour is alive, and whether it lives is asked over the
+/* A data connection does not time out soon: a peer that does not read for an hour is alive, and whether it lives is asked over the
  * control connections. (TCP_USER_TIMEOUT does end a connection to a living peer whose window stays shut.) Its keepalive is
- * there for NATs in between, and answered by the peer's kernel. */
+ * there for NATs in between, and to notice that one of them has forgotten the connection (sys_silence); the peer's kernel
+ * answers it. */
 static int sys_tune(gci_sys *sys, int fd, enum gci_tune how, int64_t peer_timeout)
 {
     (void)sys;
@@ -584,12 +586,25 @@ static int sys_tune(gci_sys *sys, int fd, enum gci_tune how, int64_t peer_timeou
         return err;
     if (how == GCI_TUNE_CONTROL)
         return sys_tune_keepalive(fd, peer_timeout);
-    err = sys_keepalive(fd, SYS_KEEPALIVE_IDLE, SYS_KEEPALIVE_IDLE, SYS_KEEPALIVE_LONG);
+    err = sys_keepalive(fd, SYS_KEEPALIVE_IDLE, SYS_KEEPALIVE_AGAIN, SYS_KEEPALIVE_LONG);
     if (!err)
         err = sys_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
     if (!err)
         err = sys_set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, SYS_UNSENT);
     return err;
+}
+
+/* Probes are those of keepalive, and those that ask whether a shut window is still shut: a living host answers either. A child's
+ * stream is never silent, the child sees to that. */
+static int64_t sys_silence(gci_sys *sys, int fd)
+{
+    (void)sys;
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    memset(&info, 0, sizeof info);              /* an old kernel fills less of it */
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || (info.tcpi_unacked == 0 && info.tcpi_probes == 0))
+        return 0;
+    return (int64_t)gci_min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv) * GCI_NS_PER_MS;
 }
 
 /* One part is the common case, and the plain calls spare the kernel the copying and checking of a msghdr. */
@@ -960,7 +975,7 @@ GCI gci_sys *gci_sys_real(void)
         .now = sys_now, .random = sys_random, .yield = sys_yield,
         .host = sys_host, .interfaces = sys_interfaces, .resolve = sys_resolve,
         .listen = sys_listen, .adopt = sys_adopt, .accept = sys_accept, .connect = sys_connect, .connected = sys_connected,
-        .tune = sys_tune, .send = sys_send, .recv = sys_recv, .close = sys_close,
+        .tune = sys_tune, .silence = sys_silence, .send = sys_send, .recv = sys_recv, .close = sys_close,
         .poller = sys_poller, .watch = sys_watch, .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest,
         .timer = sys_timer, .arm = sys_arm, .spawn = sys_spawn,
         .thread = sys_thread, .join = sys_join,

@@ -20,22 +20,23 @@ static const char main_usage[] =
     "Starts N processes (ranks 0 to N-1) of a gridcomm job and ends when all have ended.\n"
     "\n"
     "  -n N                   how many; without it, as many as the host file has slots\n"
-    "  -H, --hostfile FILE    where: lines `host [slots=N] [cluster=path/of/names]`, # begins a comment; ranks fill the\n"
-    "                         slots in order. Without it, all on this host\n"
+    "  -H, --hostfile FILE    where: lines `host [slots=N] [cluster=path/of/names]`, # begins a comment; ranks fill\n"
+    "                         the slots in order. Without it, all on this host\n"
     "  --agent COMMAND        how to run something on another host: COMMAND host command... (default: " MAIN_AGENT ");\n"
     "                         if given, this host goes through it too. The command runs with standard input and output\n"
     "  --gcrun PATH           gcrun on the other hosts (default: the path of this one)\n"
     "  --on-failure kill|wait when a rank fails: end the others (default), or let them go on to their end\n"
-    "  --no-prefix            output as it comes. Otherwise each line has `[rank] ` in front; a line of more than 16 KiB is cut,\n"
-    "                         the further pieces have `[rank]+`\n"
+    "  --no-prefix            output as it comes. Otherwise each line has `[rank] ` in front; a line of more than\n"
+    "                         16 KiB is cut, the further pieces have `[rank]+`\n"
     "  --wdir DIR             working directory of the ranks (default: this one)\n"
     "  -x NAME[=VALUE]        pass a variable to the ranks; those named GRIDCOMM_* are always passed\n"
     "  --start-timeout S      seconds for all hosts to answer (default 60, or GRIDCOMM_START_TIMEOUT)\n"
     "  -h, --help             this text\n"
     "\n"
-    "Standard input goes to rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go to all ranks; a second SIGINT, SIGTERM,\n"
-    "SIGHUP or SIGQUIT kills them. Exit status: 0 if every rank's is 0, else that of the first rank that failed (128 + signal if it was\n"
-    "killed); 127 if the program or the agent does not exist; 2 for wrong usage; 1 if something else kept the job from running.\n";
+    "Standard input goes to rank 0. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 go to all ranks; a second\n"
+    "SIGINT, SIGTERM, SIGHUP or SIGQUIT kills them. Exit status: 0 if every rank's is 0, else that of the first rank that\n"
+    "failed (128 + signal if it was killed); 127 if the program or the agent does not exist; 2 for wrong usage; 1 if\n"
+    "something else kept the job from running.\n";
 
 typedef struct main_state {
     gcrun_options opt;
@@ -57,7 +58,8 @@ static double main_seconds(const char *name, const char *text)
 {
     char *end;
     double s = strtod(text, &end);
-    if (*end || end == text || !(s > 0 && s < 1e6)) gcrun_die(GCRUN_EXIT_USAGE, "%s needs seconds, more than 0, not '%s'", name, text);
+    if (*end || end == text || !(s > 0 && s < 1e6))
+        gcrun_die(GCRUN_EXIT_USAGE, "%s needs seconds, more than 0, not '%s'", name, text);
     return s;
 }
 
@@ -193,7 +195,8 @@ static void main_hosts(main_state *m)
     size_t bytes;
     int slots = 0, left;
     char *text = main_read(m->hostfile, &bytes);
-    if (gcrun_hosts_parse(text, bytes, m->hostfile, &opt->host, &opt->hosts, error) != 0) gcrun_die(GCRUN_EXIT_USAGE, "%s", error);
+    if (gcrun_hosts_parse(text, bytes, m->hostfile, &opt->host, &opt->hosts, error) != 0)
+        gcrun_die(GCRUN_EXIT_USAGE, "%s", error);
     free(text);
     for (int i = 0; i < opt->hosts; i++) slots += opt->host[i].slots;
     if (opt->ranks > slots) gcrun_die(GCRUN_EXIT_USAGE, "-n %d is more than the %d slots in %s", opt->ranks, slots, m->hostfile);

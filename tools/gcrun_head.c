@@ -302,6 +302,13 @@ static void head_key(char out[2 * HEAD_KEY_BYTES + 1])
     for (size_t i = 0; i < sizeof key; i++) snprintf(out + 2 * i, 3, "%02x", key[i]);
 }
 
+/* Set but empty is as good as not set, as for the library. */
+static bool head_has_variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value;
+}
+
 /* What every rank gets beyond its host's environment: the key, every GRIDCOMM_ variable that is set here but those that
  * are a rank's own, and what the user named. Later ones win. */
 static void head_environment(const gcrun_options *opt, gcrun_job *job, char key[2 * HEAD_KEY_BYTES + 16])
@@ -315,7 +322,7 @@ static void head_environment(const gcrun_options *opt, gcrun_job *job, char key[
         for (size_t k = 0; k < sizeof own / sizeof own[0]; k++) take = take && strncmp(environ[i], own[k], strlen(own[k])) != 0;
         if (take) job->env[job->envs++] = environ[i];
     }
-    if (!getenv("GRIDCOMM_KEY") && !getenv("GRIDCOMM_KEY_FILE")) {
+    if (!head_has_variable("GRIDCOMM_KEY") && !head_has_variable("GRIDCOMM_KEY_FILE")) {
         int used = snprintf(key, 16, "GRIDCOMM_KEY=");
         head_key(key + used);
         job->env[job->envs++] = key;
@@ -341,7 +348,8 @@ static bool head_node_start(head *h, head_node *node)
         for (int i = 0; i < 2; i++) if (to[i] >= 0) close(to[i]);
         return false;
     }
-    gcrun_spawn spawn = { .argv = argv, .envp = environ, .fd = { to[0], from[1], STDERR_FILENO }, .keep = -1, .inherit = &h->inherit };
+    gcrun_spawn spawn = { .argv = argv, .envp = environ, .fd = { to[0], from[1], STDERR_FILENO }, .keep = -1,
+                          .inherit = &h->inherit };
     pid_t pid = gcrun_spawn_run(&spawn);
     close(to[0]);
     close(from[1]);
@@ -366,7 +374,8 @@ static void head_tunnel_lost(head *h, const head_node *node)
 /* The channel has ended before the node said that it is done, and the agent is gone. */
 static void head_lost(head *h, head_node *node)
 {
-    int lost = 0, code = WIFEXITED(node->status) ? WEXITSTATUS(node->status) : WIFSIGNALED(node->status) ? 128 + WTERMSIG(node->status) : 0;
+    int lost = 0, status = node->status;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : 0;
     head_tunnel_lost(h, node);
     node->done = true;
     for (int i = node->first; i < node->first + node->host->slots; i++) {
@@ -468,7 +477,8 @@ static bool head_tunnel(head *h, const head_node *from, const gcrun_frame *frame
         if (frame->id == 0 || frame->id > 0xffff) return false;
         if (h->node[0].to < 0 && frame->type <= GCRUN_TUNNEL_DATA)
             gcrun_frame_put(&h->node[index].out, GCRUN_TUNNEL_RESET, frame->id, NULL, 0);
-        if (h->node[0].to >= 0) gcrun_frame_put(&h->node[0].out, frame->type, index << 16 | frame->id, frame->payload, frame->length);
+        if (h->node[0].to >= 0)
+            gcrun_frame_put(&h->node[0].out, frame->type, index << 16 | frame->id, frame->payload, frame->length);
         return true;
     }
     if (other == 0 || other >= (uint32_t)h->opt->hosts || frame->type == GCRUN_TUNNEL_OPEN) return false;
@@ -655,7 +665,8 @@ static void head_late(head *h)
     if (h->helds && now >= h->held_until) head_tell(h);
     if (!h->started && !h->stopping && now >= h->start_deadline) {
         for (int i = 0; i < h->opt->hosts; i++)
-            if (!h->node[i].hello) head_say(h, "host %s did not answer within %g s", h->node[i].host->name, h->opt->start_timeout);
+            if (!h->node[i].hello)
+                head_say(h, "host %s did not answer within %g s", h->node[i].host->name, h->opt->start_timeout);
         head_fatal(h, GCRUN_EXIT_FAILED);
     }
     if (!h->stopping || now < h->stop_deadline) return;
@@ -705,7 +716,8 @@ static void head_launch(head *h)
 {
     const gcrun_options *opt = h->opt;
     char key[2 * HEAD_KEY_BYTES + 16];
-    gcrun_job job = { .size = opt->ranks, .prefix = opt->prefix, .cwd = opt->cwd, .arg = opt->arg, .args = opt->args, .local = true };
+    gcrun_job job = { .size = opt->ranks, .prefix = opt->prefix, .local = true, .cwd = opt->cwd, .arg = opt->arg,
+                      .args = opt->args };
     for (int i = 0; i < opt->hosts; i++) {
         h->node[i].to = h->node[i].from = -1;
         h->node[i].host = &opt->host[i];
@@ -733,7 +745,7 @@ static void head_launch(head *h)
 static void head_clear_orphans(const head *h)
 {
     int64_t deadline = gcrun_now_ms() + HEAD_ORPHANS_MS;
-        for (;;) {
+    for (;;) {
         while (waitpid(-1, NULL, WNOHANG) > 0) continue;
         siginfo_t info;
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;     /* no child at all */

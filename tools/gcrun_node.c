@@ -199,7 +199,8 @@ static void node_take_job(node *n)
     for (int i = 0; i < n->job.count; i++)
         for (int kind = NODE_OUT; kind <= NODE_ERR; kind++) n->rank[i].stream[kind].fd = n->rank[i].stream[kind].poll = -1;
     if (chdir(n->job.cwd) != 0)
-        node_failed(n, GCRUN_EXIT_FAILED, "cannot enter the directory %.300s: %s (--wdir names another)", n->job.cwd, strerror(errno));
+        node_failed(n, GCRUN_EXIT_FAILED, "cannot enter the directory %.300s: %s (--wdir names another)", n->job.cwd,
+                    strerror(errno));
     else if (n->job.first == 0)
         node_listen(n);
 }
@@ -293,7 +294,8 @@ static void node_start(node *n, const gcrun_frame *frame)
     free(env);
     if (n->listener >= 0) close(n->listener);       /* rank 0 has it; the port shall end with rank 0 */
     n->listener = -1;
-    if (err) node_failed(n, err == -ENOENT ? GCRUN_EXIT_NO_PROGRAM : 126, "cannot run '%.300s': %s", n->job.arg[0], strerror(-err));
+    if (err)
+        node_failed(n, err == -ENOENT ? GCRUN_EXIT_NO_PROGRAM : 126, "cannot run '%.300s': %s", n->job.arg[0], strerror(-err));
 }
 
 /* ---- ending ---- */

@@ -157,7 +157,8 @@ void gcrun_tunnel_work(gcrun_tunnel *t, const gcrun_polls *polls, gcrun_queue *t
         bool alive = true;
         link->poll = -1;
         if (seen & POLLOUT) alive = tunnel_write(link, to_head);
-        if (alive && seen & (POLLIN | POLLHUP | POLLERR) && link->credit > 0 && !link->read_end) alive = tunnel_read(link, to_head);
+        if (alive && seen & (POLLIN | POLLHUP | POLLERR) && link->credit > 0 && !link->read_end)
+            alive = tunnel_read(link, to_head);
         if (alive && seen & POLLERR) alive = false;
         if (!alive) gcrun_frame_put(to_head, GCRUN_TUNNEL_RESET, link->id, NULL, 0);
         if (!alive || (link->read_end && link->shut)) tunnel_remove(t, link);

@@ -211,8 +211,9 @@ static void test_unknown_algorithm(void **state)
 
 /* ---- every type and operation ------------------------------------------------------------------------------------ */
 
-static const size_t type_bytes[] = { [GC_INT8] = 1, [GC_INT16] = 2, [GC_INT32] = 4, [GC_INT64] = 8, [GC_UINT8] = 1, [GC_UINT16] = 2,
-                                     [GC_UINT32] = 4, [GC_UINT64] = 8, [GC_FLOAT] = 4, [GC_DOUBLE] = 8 };
+static const size_t type_bytes[] = { [GC_INT8] = 1, [GC_INT16] = 2, [GC_INT32] = 4, [GC_INT64] = 8,
+                                     [GC_UINT8] = 1, [GC_UINT16] = 2, [GC_UINT32] = 4, [GC_UINT64] = 8,
+                                     [GC_FLOAT] = 4, [GC_DOUBLE] = 8 };
 
 static void put(gc_type type, void *buf, size_t i, int value)
 {
@@ -322,8 +323,10 @@ typedef struct matrix { uint32_t m[4]; } matrix;
 
 static matrix product(matrix a, matrix b)
 {
-    return (matrix){ { (a.m[0] * b.m[0] + a.m[1] * b.m[2] % PRIME) % PRIME, (a.m[0] * b.m[1] + a.m[1] * b.m[3] % PRIME) % PRIME,
-                       (a.m[2] * b.m[0] + a.m[3] * b.m[2] % PRIME) % PRIME, (a.m[2] * b.m[1] + a.m[3] * b.m[3] % PRIME) % PRIME } };
+    return (matrix){ { (a.m[0] * b.m[0] + a.m[1] * b.m[2] % PRIME) % PRIME,
+                       (a.m[0] * b.m[1] + a.m[1] * b.m[3] % PRIME) % PRIME,
+                       (a.m[2] * b.m[0] + a.m[3] * b.m[2] % PRIME) % PRIME,
+                       (a.m[2] * b.m[1] + a.m[3] * b.m[3] % PRIME) % PRIME } };
 }
 
 static void multiply(const void *in, void *inout, size_t count, gc_type type, void *user)
@@ -675,7 +678,8 @@ static void test_goes_on(void **state)
 
 /* ---- different collectives --------------------------------------------------------------------------------------- */
 
-enum wrong { WRONG_KIND, WRONG_KIND_EVEN, WRONG_BYTES, WRONG_ROOT, WRONG_OP, WRONG_TYPE, WRONG_FLAGS, WRONG_ZERO, WRONG_LARGE, WRONGS };
+enum wrong { WRONG_KIND, WRONG_KIND_EVEN, WRONG_BYTES, WRONG_ROOT, WRONG_OP, WRONG_TYPE, WRONG_FLAGS, WRONG_ZERO, WRONG_LARGE,
+             WRONGS };
 
 /* What the odd one out calls, and the others. */
 static int call_apart(gc_comm *world, enum wrong wrong, bool odd, gc_op user_a, gc_op user_b)

@@ -407,8 +407,10 @@ static int translates(gc_comm *world, int rank, int size, void *arg)
     out[0] = 99;
     gct_require(gc_comm_translate(world, &ranks[size], 1, odd, out) == GC_ERR_ARG && out[0] == 99, "rank beyond");
     gct_require(gc_comm_translate(world, (int[]){ -1 }, 1, odd, out) == GC_ERR_ARG, "rank below");
-    gct_require(gc_comm_translate(world, ranks, -1, odd, out) == GC_ERR_ARG && gc_comm_translate(NULL, ranks, 1, odd, out) == GC_ERR_ARG &&
-                gc_comm_translate(world, ranks, 1, NULL, out) == GC_ERR_ARG && gc_comm_translate(world, NULL, 1, odd, out) == GC_ERR_ARG &&
+    gct_require(gc_comm_translate(world, ranks, -1, odd, out) == GC_ERR_ARG &&
+                gc_comm_translate(NULL, ranks, 1, odd, out) == GC_ERR_ARG &&
+                gc_comm_translate(world, ranks, 1, NULL, out) == GC_ERR_ARG &&
+                gc_comm_translate(world, NULL, 1, odd, out) == GC_ERR_ARG &&
                 gc_comm_translate(world, ranks, 1, odd, NULL) == GC_ERR_ARG, "NULL");
     gct_require(gc_comm_failed(world, out, size) == 0 && gc_comm_failed(odd, NULL, 0) == 0, "nobody has failed");
     gct_require(gc_comm_failed(world, out, -1) == GC_ERR_ARG && gc_comm_failed(NULL, out, 1) == GC_ERR_ARG &&
@@ -531,7 +533,8 @@ static int many(gc_comm *world, int rank, int size, void *arg)
         gct_ok(gc_isend(comm[order[i]], out[order[i]], BYTES, next, 1, &request[COMMS + i]));
     gct_ok(gc_waitall(2 * COMMS, request, NULL));
     for (int i = 0; i < COMMS; i++)
-        gct_require(!gct_check(in[i], BYTES, before, i) && !gct_buffer_free(in[i]) && !gct_buffer_free(out[i]), "communicator %d", i);
+        gct_require(!gct_check(in[i], BYTES, before, i) && !gct_buffer_free(in[i]) && !gct_buffer_free(out[i]),
+                    "communicator %d", i);
     for (int i = 0; i < COMMS; i++)             /* each rank in an order of its own; some are left to gc_finalize */
         if (order[i] % 4)
             gct_ok(gc_comm_free(comm[order[i]]));
@@ -624,7 +627,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dup), cmocka_unit_test(test_split), cmocka_unit_test(test_nested), cmocka_unit_test(test_create),
-        cmocka_unit_test(test_wrong_lists), cmocka_unit_test(test_disagree), cmocka_unit_test(test_freeing), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_wrong_lists), cmocka_unit_test(test_disagree), cmocka_unit_test(test_freeing),
+        cmocka_unit_test(test_places),
         cmocka_unit_test(test_apart), cmocka_unit_test(test_many), cmocka_unit_test(test_late),
     };
     return cmocka_run_group_tests_name("comm", tests, NULL, NULL);

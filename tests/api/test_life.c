@@ -101,7 +101,8 @@ static int say_hello(gc_comm *world, int rank, int size, void *arg)
 {
     int value = rank, before = -1;
     (void)arg;
-    gct_ok(gc_sendrecv(world, &value, sizeof value, (rank + 1) % size, 0, &before, sizeof before, (rank + size - 1) % size, 0, NULL));
+    gct_ok(gc_sendrecv(world, &value, sizeof value, (rank + 1) % size, 0,
+                       &before, sizeof before, (rank + size - 1) % size, 0, NULL));
     gct_require(before == (rank + size - 1) % size, "from %d", before);
     gct_ok(gc_allreduce(world, &value, &before, 1, GC_INT32, GC_MAX));
     gct_require(before == size - 1, "maximum %d", before);
@@ -177,12 +178,15 @@ static const struct bad_value { const char *name, *value; int code; } bad_values
     { "ALGO", "bcast:nonsense", GC_ERR_CONFIG }, { "ALGO", "nonsense:flat", GC_ERR_CONFIG }, { "ALGO", "bcast", GC_ERR_CONFIG },
     { "ALGO", "bcast:flat,", GC_OK }, { "ALGO", ":", GC_ERR_CONFIG },
     { "PROGRESS", "fast", GC_ERR_CONFIG }, { "PROGRESS", "thread", GC_OK },
-    { "START_TIMEOUT", "-1", GC_ERR_CONFIG }, { "START_TIMEOUT", "1e99", GC_ERR_CONFIG }, { "START_TIMEOUT", "nan", GC_ERR_CONFIG },
+    { "START_TIMEOUT", "-1", GC_ERR_CONFIG }, { "START_TIMEOUT", "1e99", GC_ERR_CONFIG },
+    { "START_TIMEOUT", "nan", GC_ERR_CONFIG },
     { "START_TIMEOUT", "60 s", GC_ERR_CONFIG }, { "START_TIMEOUT", "0", GC_ERR_CONFIG }, { "START_TIMEOUT", "1.5", GC_OK },
-    { "PEER_TIMEOUT", "soon", GC_ERR_CONFIG }, { "PEER_TIMEOUT", "inf", GC_ERR_CONFIG }, { "PEER_TIMEOUT", "-0.5", GC_ERR_CONFIG },
+    { "PEER_TIMEOUT", "soon", GC_ERR_CONFIG }, { "PEER_TIMEOUT", "inf", GC_ERR_CONFIG },
+    { "PEER_TIMEOUT", "-0.5", GC_ERR_CONFIG },
     { "CREDITS", "0", GC_ERR_CONFIG }, { "CREDITS", "16385", GC_ERR_CONFIG }, { "CREDITS", "1.5", GC_ERR_CONFIG },
     { "CREDITS", "12 packets", GC_ERR_CONFIG }, { "CREDITS", "16384", GC_OK },
-    { "QUEUE_PACKETS", "0", GC_ERR_CONFIG }, { "QUEUE_PACKETS", "-8", GC_ERR_CONFIG }, { "QUEUE_PACKETS", "99999999", GC_ERR_CONFIG },
+    { "QUEUE_PACKETS", "0", GC_ERR_CONFIG }, { "QUEUE_PACKETS", "-8", GC_ERR_CONFIG },
+    { "QUEUE_PACKETS", "99999999", GC_ERR_CONFIG },
     { "EAGER_BUDGET", "100", GC_ERR_CONFIG }, { "EAGER_BUDGET", "16M", GC_ERR_CONFIG }, { "EAGER_BUDGET", "1e18", GC_ERR_CONFIG },
     { "EAGER_BUDGET", "65536", GC_OK },
     { "IF", "eth0", GC_ERR_UNSUPPORTED }, { "ADVERTISE", "1.2.3.4", GC_ERR_UNSUPPORTED },
@@ -197,7 +201,8 @@ static const struct bad_value { const char *name, *value; int code; } bad_values
     { "RANK", "x", GC_ERR_CONFIG }, { "RANK", "-1", GC_ERR_CONFIG }, { "RANK", "0", GC_ERR_CONFIG },
     { "SIZE", "2", GC_ERR_CONFIG }, { "SIZE", "0", GC_ERR_CONFIG }, { "SIZE", "99999999", GC_ERR_CONFIG },
     { "CLUSTER", "a\tb", GC_ERR_CONFIG }, { "INSECURE", "yes", GC_ERR_CONFIG }, { "INSECURE", "2", GC_ERR_CONFIG },
-    { "KEY_FILE", "/nonexistent/key", GC_ERR_CONFIG }, { "KEY_FILE", "/dev/null", GC_ERR_CONFIG }, { "KEY_FILE", "/", GC_ERR_CONFIG },
+    { "KEY_FILE", "/nonexistent/key", GC_ERR_CONFIG }, { "KEY_FILE", "/dev/null", GC_ERR_CONFIG },
+    { "KEY_FILE", "/", GC_ERR_CONFIG },
     { "LISTEN_FD", "-1", GC_ERR_CONFIG }, { "LISTEN_FD", "x", GC_ERR_CONFIG },
 };
 
@@ -418,7 +423,8 @@ static int everything_is_aborted(gc_comm *world, gc_comm *other, int rank, int s
     gct_require(gc_ibarrier(world, &request) == GC_ERR_ABORTED || gc_wait(&request, NULL) == GC_ERR_ABORTED, "ibarrier");
     gct_require(gc_comm_dup(world, &comm) == GC_ERR_ABORTED && !comm, "dup");
     gct_require(gc_comm_create(world, &rank, 1, &comm) != GC_OK || gc_comm_free(comm) == GC_OK, "create, alone");
-    gct_require(gc_last_error(world, &status, text, sizeof text) == GC_ERR_ABORTED && status.error == GC_ERR_ABORTED, "last error");
+    gct_require(gc_last_error(world, &status, text, sizeof text) == GC_ERR_ABORTED && status.error == GC_ERR_ABORTED,
+                "last error");
     return 0;
 }
 
@@ -685,10 +691,11 @@ static int failing_main(gc_comm *world, int rank, int size, void *arg)
     int end = gc_finalize(world);
     if (end == GC_ERR_PENDING || (code && !end)) {
         f->stuck++;
-        return gct_fail(__FILE__, __LINE__, "finalize", "allocation %ld of rank %d: %s, after %s", f->nth, f->victim, gc_strerror(end),
-                        gc_strerror(code));
+        return gct_fail(__FILE__, __LINE__, "finalize", "allocation %ld of rank %d: %s, after %s",
+                        f->nth, f->victim, gc_strerror(end), gc_strerror(code));
     }
-    gct_require(!w->wrong && !gct_buffer_free(w->out) && !gct_buffer_free(w->in), "data, allocation %ld of rank %d", f->nth, f->victim);
+    gct_require(!w->wrong && !gct_buffer_free(w->out) && !gct_buffer_free(w->in), "data, allocation %ld of rank %d",
+                f->nth, f->victim);
     return 0;
 }
 
@@ -773,19 +780,22 @@ static int tells_stats(gc_comm *world, int rank, int size, void *arg)
     gct_ok(gc_get_stats(world, &before.stats));
     gct_require(before.stats.size == sizeof(gc_stats) && before.more[0] == 0x77 && before.more[15] == 0x77, "overrun");
     for (int i = 0; i < N; i++)
-        gct_ok(gc_sendrecv(world, buf, BYTES / 2, (rank + 1) % size, 1, buf + BYTES / 2, BYTES / 2, (rank + size - 1) % size, 1, NULL));
+        gct_ok(gc_sendrecv(world, buf, BYTES / 2, (rank + 1) % size, 1,
+                           buf + BYTES / 2, BYTES / 2, (rank + size - 1) % size, 1, NULL));
     gct_ok(gc_get_stats(world, &after.stats));
     const gc_stats *a = &before.stats, *b = &after.stats;
     gct_require(b->messages == a->messages + N && b->bytes == a->bytes + N * (BYTES / 2), "%d messages: %llu, %llu bytes", N,
                 (unsigned long long)(b->messages - a->messages), (unsigned long long)(b->bytes - a->bytes));
-    gct_require(b->memory > 0 && b->memory_peak >= b->memory && b->memory < 8 << 20, "%zu bytes, at most %zu", b->memory, b->memory_peak);
+    gct_require(b->memory > 0 && b->memory_peak >= b->memory && b->memory < 8 << 20, "%zu bytes, at most %zu",
+                b->memory, b->memory_peak);
     gct_require(size == 1 || (b->connections >= 1 && b->connections < size), "%d connections", b->connections);
     gct_require(size == 1 || b->system_calls > a->system_calls, "%llu system calls", (unsigned long long)b->system_calls);
     gct_require(b->wan_messages == 0 && b->wan_bytes == 0 && b->relayed_bytes == 0, "not counted yet");
     memset(&after, 0x77, sizeof after);
     after.stats.size = offsetof(gc_stats, wan_messages);        /* of an older one */
     gct_ok(gc_get_stats(world, &after.stats));
-    gct_require(after.stats.messages >= before.stats.messages && after.stats.wan_messages == UINT64_C(0x7777777777777777), "overrun");
+    gct_require(after.stats.messages >= before.stats.messages && after.stats.wan_messages == UINT64_C(0x7777777777777777),
+                "overrun");
     after.stats.size = 1;
     gct_require(gc_get_stats(world, &after.stats) == GC_ERR_ARG && gc_get_stats(world, NULL) == GC_ERR_ARG &&
                 gc_get_stats(NULL, &after.stats) == GC_ERR_ARG, "arguments");
@@ -800,19 +810,22 @@ static int tells_last_error(gc_comm *world, int rank, int size, void *arg)
     gc_status status = { .tag = 77 };
     char text[TEXT] = "x", tiny[4] = "abc";
     (void)arg;
-    gct_require(gc_last_error(world, &status, text, sizeof text) == GC_OK && status.error == GC_OK && !text[0], "'%s' at first", text);
+    gct_require(gc_last_error(world, &status, text, sizeof text) == GC_OK && status.error == GC_OK && !text[0],
+                "'%s' at first", text);
     gct_ok(gc_comm_dup(world, &other));
     gct_require(gc_send(world, NULL, 1, rank, 0) == GC_ERR_ARG, "no buffer");
     gct_require(gc_last_error(world, &status, text, sizeof text) == GC_ERR_ARG && status.error == GC_ERR_ARG, "a wrong argument");
     gct_require(gc_last_error(other, NULL, NULL, 0) == GC_OK, "of another communicator");
     gct_ok(gc_barrier(world));
     gct_ok(gc_barrier(other));
-    gct_require(gc_last_error(world, NULL, tiny, 3) == GC_ERR_ARG && strlen(tiny) == 2 && !strncmp(tiny, text, 2), "'%s', cut", tiny);
+    gct_require(gc_last_error(world, NULL, tiny, 3) == GC_ERR_ARG && strlen(tiny) == 2 && !strncmp(tiny, text, 2),
+                "'%s', cut", tiny);
     gct_require(gc_last_error(world, NULL, tiny, 0) == GC_ERR_ARG && strlen(tiny) == 2, "no room");
     gct_require(gc_last_error(NULL, &status, text, sizeof text) == GC_ERR_ARG, "no communicator");
     gct_ok(gc_send(other, text, 20, rank, 1));
     gct_require(gc_recv(other, tiny, 2, rank, 1, &status) == GC_ERR_TRUNCATE, "truncated");
-    gct_require(gc_last_error(other, NULL, text, sizeof text) == GC_ERR_TRUNCATE && gc_last_error(world, NULL, NULL, 0) == GC_ERR_ARG &&
+    gct_require(gc_last_error(other, NULL, text, sizeof text) == GC_ERR_TRUNCATE &&
+                gc_last_error(world, NULL, NULL, 0) == GC_ERR_ARG &&
                 strlen(text) > 5 && size > 0, "'%s'", text);
     return 0;
 }
@@ -912,10 +925,12 @@ static int in_two_jobs(gc_comm *world, int rank, int size, void *arg)
     for (int i = 0; i < 5; i++)
         if (say_hello(world, rank, size, NULL) || say_hello(second, reversed, size, NULL) || use_alone(alone))
             return 1;
-    gc_request *request[2];             /* one of each under way at once */
-    int mine = rank, of_world = -1, of_second = -1;
+    gc_request *request[2];             /* one of each under way at once, but no wait drives both */
+    int mine = rank, of_world = -1, of_second = -1, index, done;
     gct_ok(gc_iallreduce(world, &mine, &of_world, 1, GC_INT32, GC_SUM, &request[0]));
     gct_ok(gc_iallreduce(second, &mine, &of_second, 1, GC_INT32, GC_MAX, &request[1]));
+    gct_require(gc_testall(2, request, &done, NULL) == GC_ERR_ARG && gc_testany(2, request, &index, &done, NULL) == GC_ERR_ARG &&
+                gc_waitany(2, request, &index, NULL) == GC_ERR_ARG && gc_waitall(2, request, NULL) == GC_ERR_ARG, "two worlds");
     gct_ok(gc_wait(&request[1], NULL));
     gct_ok(gc_wait(&request[0], NULL));
     gct_require(of_world == size * (size - 1) / 2 && of_second == size - 1, "%d %d", of_world, of_second);

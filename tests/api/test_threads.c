@@ -44,8 +44,8 @@ static int strands(gc_comm *comm[], int n, int (*run)(strand *), void *arg)
     strand all[THREADS_MAX];
     int bad = 0;
     for (int i = 0; i < n; i++) {
-        all[i] = (strand){ .comm = comm[i], .number = i, .rank = gc_rank(comm[i]), .size = gc_size(comm[i]), .of_rank = gct_rank(),
-                           .run = run, .arg = arg };
+        all[i] = (strand){ .comm = comm[i], .number = i, .rank = gc_rank(comm[i]), .size = gc_size(comm[i]),
+                           .of_rank = gct_rank(), .run = run, .arg = arg };
         if (pthread_create(&all[i].thread, NULL, strand_main, &all[i]) != 0)
             abort();
     }
@@ -74,7 +74,8 @@ static int mixed_round(const strand *s, int round, uint8_t *out, uint8_t *in)
     int salt = s->number * 1000 + round, before = (s->rank + s->size - 1) % s->size;
     gc_request *request;
     gct_fill(out, bytes, s->rank, salt);
-    gct_ok(gc_sendrecv(s->comm, out, bytes, (s->rank + 1) % s->size, round, in, bytes, round % 2 ? before : GC_ANY_SOURCE, round, NULL));
+    gct_ok(gc_sendrecv(s->comm, out, bytes, (s->rank + 1) % s->size, round,
+                       in, bytes, round % 2 ? before : GC_ANY_SOURCE, round, NULL));
     gct_require(!gct_check(in, bytes, before, salt), "thread %d, round %d", s->number, round);
     gct_ok(gc_bcast(s->comm, out, bytes, round % s->size));
     gct_require(!gct_check(out, bytes, round % s->size, salt), "bcast, thread %d, round %d", s->number, round);
@@ -268,7 +269,8 @@ static int wild(strand *s)
             gct_ok(gc_mrecv(&message, value, sizeof value, &status));
         }
         if (s->number % 2) {
-            gct_require(status.bytes == sizeof value && value[0] == value[15] && value[0] >= 0 && value[0] < FLOOD * THREADS_MAX / 2 &&
+            gct_require(status.bytes == sizeof value && value[0] == value[15] &&
+                        value[0] >= 0 && value[0] < FLOOD * THREADS_MAX / 2 &&
                         status.tag == value[0] % FLOOD % 7, "%zu bytes, value %d, tag %d", status.bytes, value[0], status.tag);
             atomic_fetch_add(&seen[value[0]], 1);
         }

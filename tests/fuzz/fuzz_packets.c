@@ -526,7 +526,8 @@ static void op_ask(fuzz *f)
     uint8_t choice = next(f);
     const gci_pair *pair = f->p.w.p2p->pair[PEER_RANK];
     const gc_request *r = pair ? pair->open : NULL;
-    k.context = (choice & 4 && f->other ? f->other->context : 0) + GCI_CONTEXT_COLL;
+    bool may = f->other && (!f->honest || gci_comm_rank(f->other, PEER_RANK) >= 0);
+    k.context = (choice & 4 && may ? f->other->context : 0) + GCI_CONTEXT_COLL;
     k.tag = choice % 4;
     k.signature = choice & 8 ? next32(f) : 0;
     k.total = choice & 16 ? COLL_LONG : 0;

@@ -97,6 +97,11 @@ start_time() {
     single "$what" "$s" '<=' 1.0 "$(sort -g "$work/starts" | sed -n '1p;$p' | xargs printf '%s .. %s')"
 }
 
+selection() { # choices|collisions, what, budget: of pure computing, in ms of CPU time
+    wanted "$2" || return
+    single "$2" "$("$tools/addrsel" "$1" 2>>"$work/err")" '<=' "$3" ''
+}
+
 # ---- over relays: hosts in a row, each linked to the next alone, at 1 Gbit/s ----
 need_chain() {
     [ -z "$chain" ] || return 0
@@ -128,6 +133,11 @@ relayed_stream() { # how many relays
     local what="overlay: 8 MiB over $1 relays, byte/s, 1 Gbit/s links"
     wanted "$what" && need_chain &&
         ratio "$what" '>=' 0.95 "chain_grid auto $1 stream $STREAM" "chain_bare 0 stream sleep $STREAM"
+}
+bare_stream() { # through bare forwarders: what these links and cores can do at all
+    local what="overlay: 8 MiB over $RELAYS relays, byte/s, both bare"
+    wanted "$what" && need_chain &&
+        ratio "$what" '>=' 0.98 "chain_bare $RELAYS stream sleep $STREAM" "chain_bare 0 stream sleep $STREAM"
 }
 added() { awk -v far="$1" -v near="$2" -v n="$3" 'BEGIN { print (far - near) / n }'; }
 relayed_latency() { # how many relays, gridcomm's way to wait, the bare program's
@@ -240,8 +250,11 @@ ratio '8 MiB one way, byte/s, beside polling' '>=' 0.95 "grid auto 2 stream $STR
 ratio '8 MiB one way, byte/s, beside sleeping' '>=' 0.95 "grid auto 2 stream $STREAM" "bare stream sleep $STREAM 0"
 under_flow
 start_time
+selection choices 'address selection, 1,000 peers of 16 NICs, ms' 20
+selection collisions 'collision table of 10,000 hosts, ms' 50
 beside_mpi openmpi
 beside_mpi mpich
+bare_stream
 for relays in $(seq $RELAYS); do relayed_stream "$relays"; done
 for relays in $(seq $RELAYS); do relayed_latency "$relays" sleep sleep; done
 for relays in 1 $RELAYS; do relayed_latency "$relays" auto poll; done

@@ -55,11 +55,14 @@ END
 cat >"$work/small" <<END
 site a: switch lan 10.1.0.0/24 rate 20mbit buffer 32KiB
 site a: switch fast 10.2.0.0/24
+site a: switch quick 10.3.0.0/24 rate 1gbit
 host a1 on a/lan
 host f1 on a/fast
+host q1 on a/quick
 END
 
 burst() { # NAME FROM TO ADDRESS COUNT BYTES [RATE]: what arrives, "datagrams bytes seconds"
+    : >"$work/count"           # the last one's "ready" is not this one's
     run "$1" "$3" python3 $burst count 7000 >"$work/count" &
     local counter=$!
     until_true grep -q ready "$work/count" && run "$1" "$2" python3 $burst send "$4" 7000 "${@:5}"
@@ -164,6 +167,12 @@ small_buffer() { # 21 frames of 1,514 bytes fit, and 13 go at once (the bucket o
 }
 check 'a bed with a small buffer' up "$work/small" "$S"
 check 'a port of a switch holds its buffer and drops the rest' thrice small_buffer
+late_timer() { # a train of 16 KiB, and what flows at 1 Gbit/s in 160 us
+    local bucket
+    bucket=$(run "$S" q1 tc qdisc show dev eth0 | grep -o 'burst [0-9]*b' | tr -dc 0-9)
+    [ "${bucket:-0}" -ge 36384 ] || { echo "a bucket of '$bucket' bytes, wanted at least 36384"; return 1; }
+}
+check 'a NIC loses nothing of its rate while a timer is late' late_timer
 check 'it is removed too' $bed down "$S"
 
 # ---- NAT, firewalls, ssh, cuts ----

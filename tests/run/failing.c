@@ -394,6 +394,7 @@ int main(int argc, char **argv)
     printf("pid %ld\n", (long)getpid());
     int status = act(&p, argv[1]), left = p.world ? gc_finalize(p.world) : GC_OK;
     if (!status && left) printf("met %s fault -1 at %lld: in gc_finalize\n", code_name(left), now_ms());
-    if (status == EXIT_MET && p.world && left != GC_ERR_PEER && left != GC_ERR_ABORTED) status = wrong("gc_finalize of a broken job");
+    if (status == EXIT_MET && p.world && left != GC_ERR_PEER && left != GC_ERR_ABORTED)
+        status = wrong("gc_finalize of a broken job");
     return status ? status : left ? EXIT_MET : 0;
 }

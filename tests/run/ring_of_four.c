@@ -30,7 +30,8 @@
 enum { RING = 4, TAG = 1, MESSAGE = 1 << 18, FLIGHT = 4,    /* bytes; messages of a transfer under way */
        LOOK_MS = 20,
        STILL_LOOKS = 50,            /* so often is nothing seen to move before a circle counts as one: a second */
-       STALL_MS = 10000,            /* a transfer that brings nothing for so long does not go on */
+       STALL_LOOKS = 500,           /* a transfer that has brought nothing in so many does not go on: time in which the machine
+                                     * stands still does not count */
        LINKS_MAX = 2 * RING, ALARM_SECONDS = 200 };
 
 struct rank {
@@ -311,11 +312,9 @@ static int64_t now_ms(void) { return ring.sys.now(&ring.sys) / GCI_NS_PER_MS; }
 static int watch(int seconds)
 {
     struct state before, s;
-    int64_t moved[RING];
     const int64_t end = now_ms() + seconds * 1000;
-    int still = 0;
+    int still = 0, stuck[RING] = { 0 };
     look(&before);
-    for (int i = 0; i < RING; i++) moved[i] = now_ms();
     while (now_ms() < end && ring.through == 0) {
         nap(LOOK_MS);
         look(&s);
@@ -326,9 +325,9 @@ static int watch(int seconds)
             return circle(&s) == RING ? 1 : -1;
         }
         for (int i = 0; i < RING; i++) {
-            if (s.received[i] != before.received[i]) moved[i] = now_ms();
-            if (now_ms() - moved[i] <= STALL_MS) continue;
-            printf("nothing has come to %c for %d ms, and there is no circle:\n", name_of[i], STALL_MS);
+            stuck[i] = s.received[i] == before.received[i] ? stuck[i] + 1 : 0;
+            if (stuck[i] <= STALL_LOOKS) continue;
+            printf("nothing has come to %c for %d ms, and there is no circle:\n", name_of[i], STALL_LOOKS * LOOK_MS);
             dump(&s);
             return -1;
         }

@@ -301,7 +301,7 @@ done
 begin 'new links in the middle of a flood'
 job 4 connect 3; lines 4 pid
 port=$(port_of "$(pid_of 2)"); "$bin/stranger" flood "${port:-0}" 400 "$seed" >flood 2>>err & stranger=$! own="$own $!"
-until_true 5 'grep -q connected flood' || wrong 'no flood'
+until_true 5 'grep -qs connected flood' || wrong 'no flood'
 touch go                        # ranks 0 and 3 connect to rank 2, which is flooded and computes
 lines 2 ' connected after '; touch told; sed -n 's/^/     /; s/, conn.*//p' out
 finish 20; want_status 0
@@ -313,7 +313,7 @@ begin 'strangers while the job starts'
 free_port
 hand a 0 3 GRIDCOMM_START_TIMEOUT=20; until_true 5 'grep -qi ":$(printf %04X $port) .* 0A " /proc/net/tcp /proc/net/tcp6'
 "$bin/stranger" flood "$port" 400 "$seed" >flood 2>err & stranger=$! own="$own $!"
-until_true 5 'grep -q connected flood' || wrong 'no flood'
+until_true 5 'grep -qs connected flood' || wrong 'no flood'
 hand b 1 3; hand c 2 3 GRIDCOMM_START_TIMEOUT=20
 joined a; joined b; joined c
 wait_for 40 $stranger; want_status 0; want_nothing_left; end

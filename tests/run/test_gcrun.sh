@@ -56,6 +56,11 @@ lines() { until_true 10 '[ -e out ] && [ "$(wc -l <out)" -ge '"$1"' ]' || wrong 
 
 # ---- what ranks are given
 
+begin 'an empty key is none: one is made'
+GRIDCOMM_KEY='' GRIDCOMM_KEY_FILE='' run -n 1 sh -c 'echo ${#GRIDCOMM_KEY}'
+want_status 0; echo '[0] 64' >want; want_out
+end
+
 begin 'rank, size, rendezvous, key'
 run -n 3 sh -c 'echo "$GRIDCOMM_RANK/$GRIDCOMM_SIZE ${#GRIDCOMM_KEY} ${GRIDCOMM_LISTEN_FD+listens} ${GRIDCOMM_CLUSTER-none}"'
 printf '[0] 0/3 64 listens none\n[1] 1/3 64  none\n[2] 2/3 64  none\n' >want

@@ -3,7 +3,8 @@
  *
  * The scheduler runs on the caller's stack. A context runs until it blocks; what it does takes no virtual time but what the
  * tuning says. When no context is runnable the next event fires and time jumps to it; when there is none either, nothing can
- * ever happen again: that is a deadlock, and every context's reason to wait is dumped. Nothing depends on addresses or on
+ * ever happen again: that is a deadlock, and every context's reason to wait is dumped. So it is when for long nothing has happened
+ * but that waits timed out and began again. Nothing depends on addresses or on
  * real time, so the seed fixes the run.
  *
  * Spinning: a context that polls in vain sleeps a little longer each time, but anything that happens to its process wakes it.
@@ -83,7 +84,7 @@ static sim_tuning sim_default_tuning(void)
         .yield_cost = 200, .yield_max = 100000, .stack_bytes = 256 << 10, .fd_limit = 4096,
         .send_buffer = 256 << 10, .recv_buffer = 256 << 10, .autotune = true, .segment_time = 100000,
         .retransmit_time = 200 * (int64_t)GCI_NS_PER_MS, .give_up = 924 * GCI_SECOND, .connect_timeout = 127 * GCI_SECOND, .backlog = 511,
-        .time_limit = 3600 * GCI_SECOND, .real_limit = 120, .report = stderr
+        .time_limit = 3600 * GCI_SECOND, .quiet_limit = 300 * GCI_SECOND, .real_limit = 120, .report = stderr
     };
 #ifdef SIM_ASAN
     t.stack_bytes *= 4;         /* redzones */
@@ -127,6 +128,7 @@ static void sim_hash(sim *s, uint64_t word)
 void sim_note(sim *s, const char *kind, int64_t a, int64_t b, int64_t n)
 {
     uint64_t name = 0;
+    s->moved = s->now;
     for (const char *p = kind; *p; p++) {
         name = name * 131 + (uint64_t)*p;
     }
@@ -225,8 +227,8 @@ typedef struct sim_command { sim_event event; void (*run)(void *, void *); void 
 
 static void sim_command_fire(sim *s, sim_event *e)
 {
-    (void)s;
     sim_command *c = (sim_command *)e;
+    s->moved = s->now;
     c->run(c->a, c->b);
 }
 
@@ -531,6 +533,19 @@ static sim_ctx *sim_next_runnable(sim *s)
     return c;
 }
 
+/* Does nobody compute, is nothing under way, and is there nothing to come but the time-outs of those who have looked in vain
+ * already? */
+static bool sim_is_stuck(const sim *s)
+{
+    for (size_t i = 0; i < s->events; i++) {
+        const sim_ctx *c = (const sim_ctx *)s->heap[i];
+        if (s->heap[i]->fire != sim_timer_fire || c->why == SIM_FOR_TIME || c->since <= s->moved) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static int sim_step(sim *s, time_t deadline, unsigned *steps)
 {
     if (++*steps % SIM_STEPS_PER_LOOK == 0 && sim_clock() > deadline) {
@@ -547,7 +562,7 @@ static int sim_step(sim *s, time_t deadline, unsigned *steps)
         }
         return s->verdict;
     }
-    if (!s->events) {
+    if (!s->events || (s->heap[0]->at - s->moved > s->tuning.quiet_limit && sim_is_stuck(s))) {
         return SIM_DEADLOCK;
     }
     if (s->heap[0]->at > s->tuning.time_limit) {

@@ -16,6 +16,7 @@
  *
  * Inside main_0, sim_sys(p) is the table to hand to gci_open, sim_alloc and p are alloc and alloc_user of gc_options.
  * Times are ns, rates byte/s (0: infinite), latencies one way. Simulation objects live until sim_free; out of memory aborts.
+ * A run in which nobody can go on ends as SIM_DEADLOCK, also one in which contexts merely look now and then whether they can.
  * Misuse of the table (a closed descriptor, a monitor left by one who is not inside) ends the run as SIM_MISUSE.
  */
 #ifndef SIMNET_H
@@ -70,6 +71,7 @@ typedef struct sim_tuning {
     int     backlog;            /* of a listening socket */
     /* limits of one sim_run */
     int64_t time_limit;         /* virtual: 1 h */
+    int64_t quiet_limit;        /* nothing but waits that time out and begin again for so long is a deadlock: 300 s */
     int     real_limit;         /* s: 120. Overrun by 5 s (a loop without system calls): aborts the program */
     FILE   *trace;              /* every event as text, or NULL. Environment SIM_TRACE=1: stderr */
     FILE   *report;             /* where dumps go: stderr; NULL: nowhere */

@@ -211,6 +211,7 @@ struct sim_sock {
     enum sim_sock_state state;
     gci_addr   local, remote;
     enum gci_tune tune;
+    int64_t    heard;           /* when something of the other end's kernel last came */
     int        error;           /* positive errno, told once */
     bool       got_fin, got_rst, tunnel;    /* tunnel: may be written before it is connected; a failure is its end */
     int64_t    peer_timeout;
@@ -257,7 +258,7 @@ struct sim_proc {
 struct sim {
     uint64_t    seed, random, trace, seq;
     sim_tuning  tuning;
-    int64_t     now;
+    int64_t     now, moved;     /* moved: when something last happened but a look */
     sim_event **heap;           size_t events, events_room;
     sim_ctx   **run;            size_t run_head, run_count, run_room;
     sim_ctx    *current;

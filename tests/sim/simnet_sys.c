@@ -82,6 +82,7 @@ static void sim_sys_yield(gci_sys *sys)
 void sim_sleep(sim_proc *p, int64_t ns)
 {
     sim_block_on(sim_call(&p->sys), SIM_FOR_TIME, NULL, ns);
+    p->s->moved = p->s->now;
 }
 
 /* ---- threads and monitors ---- */
@@ -428,9 +429,13 @@ static int sim_sys_wait(gci_sys *sys, int poller_fd, gci_event *out, int max, in
     sim *s = c->s;
     sim_poller *poller = (sim_poller *)sim_file_get(c->proc, poller_fd, SIM_POLLER, "wait");
     int n = sim_collect(s, poller, out, max);
-    if (n) {
-        c->fruitless = c->idle_calls = 0;
+    if (n && ++c->idle_calls < SIM_IDLE_CALLS) {
+        c->fruitless = 0;
         return n;
+    }
+    if (n) {                    /* nothing comes of what is ready: it may be for another thread of this process */
+        sim_spin(c);
+        return sim_collect(s, poller, out, max);
     }
     if (timeout <= 0) {
         sim_spin(c);

@@ -20,7 +20,8 @@ enum { SIM_NOTSENT_LOWAT = 128 << 10, SIM_BUFFER_MAX = 32 << 20, SIM_RING_MIN = 
 static const int64_t sim_no_neighbour = 3 * GCI_SECOND;    /* ARP gives up */
 static const int64_t sim_retransmit_max = 120 * GCI_SECOND;
 static const int64_t sim_probe_idle = 25 * GCI_SECOND;     /* keepalive of tuned sockets, as sys.c sets it ... */
-static const int sim_data_probes = 127;                     /* ... and how many of a data socket must fail */
+static const int64_t sim_probe_again = 2 * GCI_SECOND;     /* ... between two that a data socket sends in vain, ... */
+static const int sim_data_probes = 127;                     /* ... and how many of them must fail */
 
 static void sim_hop_fire(sim *s, sim_event *e);
 static void sim_watchdog_fire(sim *s, sim_event *e);
@@ -311,6 +312,7 @@ static bool sim_hold(sim *s, sim_pipe *p, size_t acks, size_t window)
 {
     if (sim_flows(s, &p->to->out) || s->tuning.planted == SIM_PLANT_ANSWERS_LEAK) {
         p->to->opener->used = s->now;
+        p->from->heard = s->now;
         return false;
     }
     if (!p->held_acks && !p->held_window) {
@@ -327,6 +329,7 @@ static void sim_release(sim *s, void *what, int64_t unused)
     sim_pipe *p = what;
     (void)unused;
     if ((p->held_acks || p->held_window) && sim_flows(s, &p->to->out)) {
+        p->from->heard = s->now;
         p->unacked -= p->held_acks;
         p->window += p->held_window;
         p->held_acks = p->held_window = 0;
@@ -449,7 +452,7 @@ static void sim_deliver_fire(sim *s, sim_event *e)
     bool flows = sim_flows(s, p);
     sim_note(s, flows && !p->stuck ? "arrive" : "lost", p->from->id, p->to->id, (int64_t)seg->bytes);
     if (flows && !p->stuck) {
-        p->from->opener->used = s->now;
+        p->from->opener->used = p->to->heard = s->now;
         sim_arrived(s, seg);
     } else if (seg->kind != SIM_RST && sim_disowned(p->from->opener)) {
         sim_after(s, p->path.latency, sim_disown, p->from, 0);
@@ -627,7 +630,7 @@ static void sim_keepalive_arm(sim *s, sim_sock *k)
     } else if (k->out.stuck || k->out.held_acks) {
         sim_schedule(s, &k->watchdog, (k->out.stuck ? k->out.stuck_since : k->out.held_since) + s->tuning.give_up);
     } else if (probe) {
-        sim_schedule(s, &k->watchdog, k->cut_since + (sim_data_probes + 1) * probe);
+        sim_schedule(s, &k->watchdog, k->cut_since + probe + sim_data_probes * sim_probe_again);
     }
 }
 
@@ -704,6 +707,7 @@ static void sim_ack_arrives(sim *s, void *what, int64_t unused)
         return;
     }
     e->state = l->state == SIM_LISTENING ? SIM_UP : SIM_CLOSED;
+    e->heard = s->now;
     if (e->state == SIM_CLOSED) {
         sim_send_rst(s, e);
         return;
@@ -729,6 +733,7 @@ static void sim_syn_answered(sim *s, void *what, int64_t unused)
         return;
     }
     k->state = SIM_UP;
+    k->heard = s->now;
     sim_note(s, "connected", k->id, k->peer ? k->peer->id : -1, 0);
     sim_unschedule(s, &k->watchdog);
     if (k->peer) {
@@ -969,6 +974,20 @@ static int sim_sys_tune(gci_sys *sys, int fd, enum gci_tune tune, int64_t peer_t
     return 0;
 }
 
+/* As TCP_INFO tells it. Probes, of keepalive or of a shut window, are not simulated one by one: since the way is cut they have
+ * had no answer. */
+static int64_t sim_sys_silence(gci_sys *sys, int fd)
+{
+    sim_ctx *c = sim_call(sys);
+    const sim_sock *k = sim_sock_get(c, fd, "silence");
+    int64_t now = c->s->now, cut = k->cut_since, probe = sim_probe_time(k);
+    bool probed = cut >= 0 && (k->out.unsent || (probe && now >= cut + probe));
+    if (k->state != SIM_UP || !k->peer || k->tunnel || (!k->out.unacked && !probed)) {
+        return 0;
+    }
+    return now - (cut > k->heard ? cut : k->heard);
+}
+
 /* How many of `all` bytes one call moves: none for a spurious EAGAIN, fewer for a short one. */
 static size_t sim_moved(sim *s, size_t all)
 {
@@ -1085,6 +1104,7 @@ void sim_tcp_fill(gci_sys *t)
     t->connect = sim_sys_connect;
     t->connected = sim_sys_connected;
     t->tune = sim_sys_tune;
+    t->silence = sim_sys_silence;
     t->send = sim_sys_send;
     t->recv = sim_sys_recv;
 }

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum { RANKS_MAX = 24, NEWS_MAX = 2048, NOTICES = 8, RESTARTS_EACH = 3, PORT = 4000, START_S = 20, PEER_S = 5 };
-enum fault { NO_FAULT, KILL_PROC, KILL_HOST, RESETS, NO_MEMORY, CUT, CUT_SHORT, PARTITION, RESTARTS };
+enum fault { NO_FAULT, KILL_PROC, KILL_HOST, RESETS, NO_MEMORY, CUT, CUT_SHORT, PARTITION, RESTARTS, FORGET };
 
 typedef struct rank_state {
     struct job  *job;
@@ -30,6 +30,7 @@ typedef struct rank_state {
     gci_news     news[NEWS_MAX];
     int64_t      at[NEWS_MAX], started, asked, ended;
     int          edges, neighbours;     /* of the backbone; this rank's */
+    uint64_t     dice;
     uint32_t     graph;                 /* a hash of it */
     gci_edge     edge[RANKS_MAX * RANKS_MAX / 2];
     char         text[GCI_TEXT];
@@ -150,6 +151,12 @@ static void live(rank_state *r)
             if (i % 2)
                 sim_sleep(r->proc, 30 * GCI_NS_PER_MS);
         }
+    if (j->fault == FORGET) {
+        notify_all(r, 4 * GCI_SECOND);
+        await(r, heard_all, 15 * GCI_SECOND);
+        sim_sleep(r->proc, 2 * PEER_S * GCI_SECOND);    /* time enough for a wrong verdict */
+        return;
+    }
     connect_all(r);
     await(r, linked, 15 * GCI_SECOND);
     if (j->fault == KILL_PROC || j->fault == KILL_HOST) {
@@ -241,6 +248,21 @@ static void build_cut(job *j, sim_host **grid, int count, int sites)
         sim_mend_at(a, b, mended);
 }
 
+/* Sites but that of rank 0 stand behind NATs, which forget all connections now and then, and do not say so. */
+static void build_forget(job *j, sim_host **grid, int count)
+{
+    char address[GCI_ADDR_TEXT];
+    for (int i = 1; i < count; i++) {
+        sim_site *site = sim_site_of(grid[i]);
+        if (site == sim_site_of(grid[0]) || site == sim_site_of(grid[i - 1]))
+            continue;
+        snprintf(address, sizeof address, "198.51.100.%d", i);
+        sim_nat_new(site, address, 0, SIM_DROP);
+        for (int k = 0; k < 3; k++)
+            sim_nat_forget_at(site, (3 + k * 2 * PEER_S) * GCI_SECOND + (int64_t)(sim_random(j->sim) % (PEER_S * (uint64_t)GCI_SECOND)));
+    }
+}
+
 /* Sites, hosts, ranks on them, and the fault, from the seed. */
 static void build(job *j, uint64_t seed, enum fault fault)
 {
@@ -267,6 +289,8 @@ static void build(job *j, uint64_t seed, enum fault fault)
     j->when = (int64_t)(sim_random(j->sim) % (unsigned)(sim_random(j->sim) % 2 ? GCI_SECOND / 5 : 2 * GCI_SECOND));
     if (fault == CUT || fault == CUT_SHORT || fault == PARTITION)
         build_cut(j, grid, count, sites);
+    if (fault == FORGET)
+        build_forget(j, grid, count);
     free(grid);
     if (fault == KILL_PROC)
         sim_kill_proc_at(j->rank[j->victim].proc, j->when);
@@ -436,12 +460,22 @@ static void check_cut(job *j)
     check_epochs(j);
 }
 
+static const char *bad_news(const rank_state *r)
+{
+    for (int i = 0; i < r->count; i++)
+        if (r->news[i].kind == GCI_NEWS_DOWN || r->news[i].kind == GCI_NEWS_DEAD)
+            return r->news[i].text;
+    return "";
+}
+
+/* Connections break, or are forgotten: nobody dies, and everything that was said is heard. */
 static void check_resets(job *j)
 {
     for (int r = 0; r < j->n; r++) {
         rank_state *s = &j->rank[r];
         check(j, s->code == GC_OK, "rank %d: %d %s", r, s->code, s->text);
-        check(j, count_news(s, GCI_NEWS_DEAD, -1) == 0, "rank %d took the living for dead", r);
+        check(j, count_news(s, GCI_NEWS_DEAD, -1) == 0, "rank %d took the living for dead: %s", r, bad_news(s));
+        check(j, count_news(s, GCI_NEWS_DOWN, -1) == 0 && !last_epoch(s), "rank %d lost a link: %s", r, bad_news(s));
         for (int peer = 0; peer < j->n; peer++)
             check(j, peer == r || count_news(s, GCI_NEWS_NOTICE, peer) == NOTICES, "rank %d of %d: %d notices of %d", r, j->n,
                   count_news(s, GCI_NEWS_NOTICE, peer), peer);
@@ -473,7 +507,7 @@ static void rounds(enum fault fault, int count)
             check_peace(j);
         else if (fault == CUT || fault == CUT_SHORT || fault == PARTITION)
             check_cut(j);
-        else if (fault == RESETS)
+        else if (fault == RESETS || fault == FORGET)
             check_resets(j);
         else if (fault == NO_MEMORY)
             check_memory(j);
@@ -998,6 +1032,120 @@ static void test_cut(void **state) { (void)state; rounds(CUT, 30); }
 static void test_cut_short(void **state) { (void)state; rounds(CUT_SHORT, 20); }
 static void test_partition(void **state) { (void)state; rounds(PARTITION, 30); }
 static void test_restarts(void **state) { (void)state; rounds(RESTARTS, 20); }
+static void test_forget(void **state) { (void)state; rounds(FORGET, 40); }
+
+/* ---- links that are lost and asked for again ----------------------------------------------------------------------------- */
+
+/* A rank keeps its links of the backbone as the overlay does: what it wants and has not got it asks for, once until there is an
+ * answer, and of two connections it takes the later one. What it does not want it takes if the other side opens it. */
+enum { TROUBLE_S = 5, KEEP_S = 17, RESETS_EACH = 10 };
+typedef struct kept_link { int fd; uint32_t id, seen; bool asked, wanted; int64_t again; } kept_link;
+static kept_link kept[RANKS_MAX][RANKS_MAX];
+
+static unsigned keep_roll(rank_state *r, unsigned below)
+{
+    r->dice = r->dice * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)(r->dice >> 33) % below;
+}
+
+static void keep_drop(rank_state *r, kept_link *k)
+{
+    if (k->fd >= 0)
+        r->env.sys->close(r->env.sys, k->fd);
+    k->fd = -1;
+    k->id = 0;
+}
+
+static void keep_news(rank_state *r, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        gci_news *news = &r->news[i];
+        kept_link *k = &kept[r->rank][news->rank];
+        if (news->kind != GCI_NEWS_LINK && news->kind != GCI_NEWS_NO_LINK)
+            continue;
+        k->asked = false;
+        k->again = sim_now(r->job->sim) + 100 * GCI_NS_PER_MS;
+        if (news->kind == GCI_NEWS_NO_LINK)
+            continue;
+        keep_drop(r, k);
+        k->fd = news->fd;
+        k->id = news->id;
+        k->seen++;
+        k->again = 0;
+        news->kind = GCI_NEWS_NOTICE;           /* its connection is closed here */
+    }
+}
+
+static void keep_one(rank_state *r, int peer, int64_t now, bool trouble)
+{
+    kept_link *k = &kept[r->rank][peer];
+    gci_sys *sys = r->env.sys;
+    struct iovec v = { &(uint8_t){ 0 }, 1 };
+
+    if (k->fd >= 0 && (sys->recv(sys, k->fd, &v, 1) != -EAGAIN || (trouble && keep_roll(r, 500) == 0)))
+        keep_drop(r, k);
+    if (k->fd < 0 && k->wanted && !k->asked && now >= k->again)
+        k->asked = gci_control_connect(r->control, GCI_PURPOSE_BACKBONE, peer, k->seen) == GC_OK;
+}
+
+static void live_keeping(rank_state *r)
+{
+    gci_sys *sys = r->env.sys;
+    int64_t now;
+    int heard = 0;
+
+    r->dice = r->job->seed * 64 + (uint64_t)r->rank;
+    for (int i = 0; i < r->job->n; i++)
+        kept[r->rank][i] = (kept_link){ .fd = -1, .wanted = is_edge(r, i) && keep_roll(r, 4) > 0 };
+    while ((now = sim_now(r->job->sim)) < KEEP_S * GCI_SECOND) {
+        sys->enter(sys, r->monitor);
+        int count = r->count;
+        sys->leave(sys, r->monitor);
+        keep_news(r, heard, count);
+        heard = count;
+        for (int i = 0; i < r->job->n; i++)
+            if (is_edge(r, i))
+                keep_one(r, i, now, now < (2 + TROUBLE_S) * GCI_SECOND);
+        sim_sleep(r->proc, GCI_NS_PER_MS);
+    }
+    sim_sleep(r->proc, GCI_SECOND);     /* nobody sees another's end here */
+    for (int i = 0; i < r->job->n; i++)
+        if (kept[r->rank][i].fd >= 0)
+            sys->close(sys, kept[r->rank][i].fd);
+}
+
+/* Whatever was reset, dropped by one side while the other had hardly heard of it, or opened by both at once: in the end who
+ * wants a link has one, and the same as the other side. */
+static void test_keeping(void **state)
+{
+    const char *seed = getenv("GCT_SEED"), *more = getenv("GCT_ROUNDS");
+    uint64_t first = seed ? strtoull(seed, NULL, 10) : 4711;
+    int count = more ? atoi(more) : 10;
+
+    (void)state;
+    for (int i = 0; i < count; i++) {
+        job *j = calloc(1, sizeof *j);
+        assert_non_null(j);
+        memset(kept, 0, sizeof kept);
+        build(j, first + (uint64_t)i, NO_FAULT);
+        j->live = live_keeping;
+        if (j->seed % 2 == 0)
+            sim_tune(j->sim)->jitter = 30 * GCI_NS_PER_MS;
+        for (int k = 0; k < RESETS_EACH * j->n; k++)
+            sim_at(j->sim, 2 * GCI_SECOND + (int64_t)(sim_random(j->sim) % (TROUBLE_S * (uint64_t)GCI_SECOND)), reset_some, j, NULL);
+        run(j);
+        for (int a = 0; a < j->n; a++)
+            check(j, j->rank[a].code == GC_OK && j->rank[a].count < NEWS_MAX, "rank %d: %d %s, %d news", a, j->rank[a].code,
+                  j->rank[a].text, j->rank[a].count);
+        for (int a = 0; a < j->n; a++)
+            for (int b = 0; b < j->n; b++)
+                check(j, !kept[a][b].wanted || count_news(&j->rank[a], GCI_NEWS_DOWN, -1)
+                         || (kept[a][b].id && kept[a][b].id == kept[b][a].id),
+                      "rank %d wants a link to %d, and has %08x, the other side %08x", a, b, (unsigned)kept[a][b].id,
+                      (unsigned)kept[b][a].id);
+        end_job(j);
+    }
+}
 
 int main(void)
 {
@@ -1023,6 +1171,8 @@ int main(void)
         cmocka_unit_test(test_cut_short),
         cmocka_unit_test(test_partition),
         cmocka_unit_test(test_restarts),
+        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_keeping),
     };
     return cmocka_run_group_tests_name("control on the simulated network", tests, NULL, NULL);
 }

@@ -37,6 +37,8 @@ typedef struct job {
     int         survivors, arrived[8];              /* at meeting points */
     bool        bad;                                /* somebody found something wrong: no need to go on */
     int64_t     begun, last_death;                  /* last_death: known to all by then */
+    int64_t     longest;
+    uint64_t    pauses;
     uint64_t    relayed[RANKS_MAX];
     gct_event   event[EVENTS_MAX];
     int         events;
@@ -603,27 +605,6 @@ static int after_silence(gc_comm *world, int rank, int size, void *arg)
     return meet(world, j, 1) || nothing_more(world, size, j);
 }
 
-/* A NAT that restarts and is silent about it cannot be told from a dead host: then all that is pending ends, if not well. */
-static int after_restart(gc_comm *world, int rank, int size, void *arg)
-{
-    job *j = arg;
-    pending p[2];
-    if (all_to_all(world, rank, size, j, 5000, TAG_SMALL)) {
-        return 1;
-    }
-    sim_sleep(sim_current(), 100 * GCI_SECOND);
-    int64_t since = now();
-    for (int i = 0; i < size; i++) {
-        int codes[2] = { post_receive(world, &p[0], i, TAG_BULK, 70000), post_send(world, &p[1], rank, i, TAG_BULK, 70000) };
-        for (int way = 0; way < 2; way++) {
-            int code = codes[way] ? codes[way] : gc_wait(&p[way].request, NULL);
-            gct_require(!code || code == GC_ERR_PEER || code == GC_ERR_UNREACHABLE, "with %d: %s", i, gc_strerror(code));
-        }
-    }
-    gct_require(now() - since < 100 * GCI_SECOND, "it took %.3f s", (double)(now() - since) / 1e9);
-    return 0;
-}
-
 static void forgetful(bool idle, bool rst)
 {
     uint64_t seed = gct_seed();
@@ -635,8 +616,7 @@ static void forgetful(bool idle, bool rst)
         j->event[j->events++] = (gct_event){ 50 * GCI_SECOND, GCT_FORGET, 6, -1, 0 };
     }
     int failed = gct_job(&(gct_spec){ .ranks = 9, .places = places, .seed = seed, .options = options, .events = j->event,
-                                      .event_count = j->events, .leave_anyhow = !idle && !rst },
-                         idle || rst ? after_silence : after_restart, j);
+                                      .event_count = j->events }, after_silence, j);
     job_free(j);
     assert_int_equal(0, failed);
 }
@@ -645,6 +625,47 @@ static void test_nat_forgets_idle_silently(void **state) { (void)state; forgetfu
 static void test_nat_forgets_idle(void **state) { (void)state; forgetful(true, true); }
 static void test_nat_restarts_silently(void **state) { (void)state; forgetful(false, false); }
 static void test_nat_restarts(void **state) { (void)state; forgetful(false, true); }
+
+/* The same while everybody talks, most pairs over links that no control connection stands beside. */
+enum { FORGETS = 4, FORGET_RANKS = 15, EXCHANGES = 100 };
+
+static int while_talking(gc_comm *world, int rank, int size, void *arg)
+{
+    job *j = arg;
+    for (int i = 0; i < EXCHANGES; i++) {
+        int64_t since = now();
+        if (all_to_all(world, rank, size, j, i % 3 == 0 ? 0 : i % 3 == 1 ? 3000 : 40000, TAG_SMALL + i)) {
+            return 1;
+        }
+        gct_require(now() - since < 30 * GCI_SECOND, "round %d took %.3f s", i, (double)(now() - since) / 1e9);
+        j->longest = now() - since > j->longest ? now() - since : j->longest;
+        sim_sleep(sim_current(), (int64_t)draw(&j->pauses, 2 * GCI_SECOND));
+    }
+    gct_require(j->longest > 2 * GCI_SECOND, "nobody noticed anything");
+    return meet(world, j, 0) || nothing_more(world, size, j);
+}
+
+static void test_nat_forgets_talkers(void **state)
+{
+    (void)state;
+    static const gct_place places[] = { { .ranks = 5 }, { .ranks = 5, .nat = true }, { .ranks = 5, .nat = true } };
+    int failed = 0;
+    for (int round = 0; round < rounds(); round++) {
+        uint64_t seed = gct_seed() + (uint64_t)round, dice = seed;
+        job *j = job_new(seed, FORGET_RANKS, 0);
+        *j = (job){ .seed = seed, .ranks = FORGET_RANKS, .survivors = FORGET_RANKS, .direct = 1, .bulk = j->bulk,
+                    .peer_timeout = 20 };
+        for (int i = 0; i < FORGETS; i++) {
+            j->event[j->events++] = (gct_event){ (20 + 40 * i) * GCI_SECOND + (int64_t)draw(&dice, 10 * GCI_SECOND), GCT_FORGET,
+                                                 5 + 5 * (int)draw(&dice, 2), -1, 0 };
+        }
+        failed += gct_job(&(gct_spec){ .ranks = FORGET_RANKS, .places = places, .seed = seed, .options = options,
+                                       .events = j->event, .event_count = j->events, .wan_rate = 10000000 }, while_talking, j);
+        print_message("    seed %llu: the longest exchange took %.1f s\n", (unsigned long long)seed, (double)j->longest / 1e9);
+        job_free(j);
+    }
+    assert_int_equal(0, failed);
+}
 
 /* ---- who computes stops nobody ---- */
 
@@ -706,6 +727,7 @@ int main(void)
         cmocka_unit_test(test_cycles_are_found), cmocka_unit_test(test_deaths),
         cmocka_unit_test(test_trouble), cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_nat_forgets_idle_silently),
         cmocka_unit_test(test_nat_forgets_idle), cmocka_unit_test(test_nat_restarts_silently), cmocka_unit_test(test_nat_restarts),
+        cmocka_unit_test(test_nat_forgets_talkers),
         cmocka_unit_test(test_computing) };
     const char *word = getenv("TEST");
     char filter[64];

@@ -944,7 +944,7 @@ static int scenario_forget(uint64_t seed, enum sim_planted bug)
         { 1, FROM_NOBODY, CONTROL, 50, SIM_DROP, -ETIMEDOUT, -ETIMEDOUT, 80000, 80000 },
         { 1, FROM_NOBODY, CONTROL, 50, SIM_REFUSE, -ECONNRESET, -ECONNRESET, 65000, 65000 },
         { 1, FROM_NOBODY, DATA, 50, SIM_REFUSE, -ECONNRESET, -ECONNRESET, 75000, 75000 },
-        { 1, FROM_NOBODY, DATA, 50, SIM_DROP, NOTHING, NOTHING, 401040, 401040 },       /* it takes an hour to give up */
+        { 1, FROM_NOBODY, DATA, 50, SIM_DROP, -ETIMEDOUT, -ETIMEDOUT, 329000, 329000 }, /* it takes minutes to give up */
         { 1, FROM_NOBODY, PLAIN, 50, SIM_REFUSE, NOTHING, NOTHING, 401040, 401040 },
         { 2, FROM_CLIENT, PLAIN, 1, SIM_DROP, -ETIMEDOUT, NOTHING, 200000, 400000 },
     };
@@ -1366,6 +1366,97 @@ static void test_deadlock_is_reported(void **state)
     assert_int_equal(1, scene_end(t));
 }
 
+/* Looks now and then whether it can go on, for ever. */
+static void looking(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    gci_sys *sys = t->sys = sim_sys(p);
+    gci_event e;
+    int poller = sys->poller(sys), listener = listen_on(sys, PORT);
+    sys->watch(sys, poller, listener, GCI_READ, 1);
+    for (int i = 0; i < t->count || t->count == 0; i++) {
+        sys->wait(sys, poller, &e, 1, GCI_SECOND);
+    }
+}
+
+/* So it is a deadlock, but not as long as somebody computes. */
+static void computing(sim_proc *p, void *arg)
+{
+    (void)arg;
+    sim_sleep(p, 1000 * GCI_SECOND);
+}
+
+static void test_looking_is_waiting(void **state)
+{
+    (void)state;
+    scene *t = scene_new(first_seed(), SIM_PLANT_NONE);
+    t->loud = false;
+    sim_tune(t->s)->report = NULL;
+    sim_tune(t->s)->time_limit = 2000 * GCI_SECOND;
+    sim_spawn(t->host[0], "looking", looking, t);
+    sim_spawn(t->host[1], "computing", computing, t);
+    assert_int_equal(SIM_DEADLOCK, sim_run(t->s));
+    assert_in_range(sim_now(t->s), 1290 * GCI_SECOND, 1310 * GCI_SECOND);
+    assert_int_equal(1, scene_end(t));
+    t = scene_new(first_seed(), SIM_PLANT_NONE);
+    t->count = 200;                 /* not for ever */
+    sim_spawn(t->host[0], "looking", looking, t);
+    assert_int_equal(0, scene_end(t));
+}
+
+/* What the kernel says of a connection: idle, acknowledged, full because the other end is stopped, and forgotten by a NAT. */
+static void silence_client(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    gci_sys *sys = sim_sys(p);
+    static uint8_t big[4096];
+    struct iovec v = { big, sizeof big };
+    int code = 0, full = connect_to(sys, "198.51.100.1", PORT, &code), idle = connect_to(sys, "198.51.100.1", PORT, &code);
+    CHECK(t, code == 0);
+    sys->tune(sys, full, GCI_TUNE_DATA, 30 * GCI_SECOND);
+    sys->tune(sys, idle, GCI_TUNE_CONTROL, 30 * GCI_SECOND);
+    sim_sleep(p, GCI_SECOND);
+    CHECK(t, sys->silence(sys, full) == 0 && sys->silence(sys, idle) == 0);
+    sim_stop_proc(t->proc[0]);
+    CHECK(t, send_all(sys, full, big, 1) == 1);
+    CHECK(t, sys->silence(sys, full) > 0);          /* it is on its way */
+    sim_sleep(p, GCI_SECOND);
+    CHECK(t, sys->silence(sys, full) == 0);
+    for (int64_t until = sys->now(sys) + 10 * GCI_SECOND; sys->now(sys) < until;) {
+        (void)sys->send(sys, full, &v, 1);
+        sim_sleep(p, 10 * MS);
+    }
+    CHECK(t, sys->silence(sys, full) == 0);
+    CHECK(t, sim_nat_forget(sim_site_of(sim_proc_host(p))) == 2);
+    sim_sleep(p, 14 * GCI_SECOND);
+    CHECK(t, NEAR(sys->silence(sys, full), 14 * GCI_SECOND, GCI_SECOND / 10) && sys->silence(sys, idle) == 0);
+    sim_sleep(p, 2 * GCI_SECOND);                   /* now it has been probed */
+    CHECK(t, NEAR(sys->silence(sys, idle), 16 * GCI_SECOND, GCI_SECOND / 10));
+    sys->close(sys, full);
+    sys->close(sys, idle);
+    sim_continue_proc(t->proc[0]);
+}
+
+static void silence_server(sim_proc *p, void *arg)
+{
+    gci_sys *sys = sim_sys(p);
+    int listener = listen_on(sys, PORT), fd[2] = { accept_one(sys, listener), accept_one(sys, listener) };
+    (void)arg;
+    sim_sleep(p, 30 * GCI_SECOND);
+    sys->close(sys, fd[0]);
+    sys->close(sys, fd[1]);
+    sys->close(sys, listener);
+}
+
+static void test_silence(void **state)
+{
+    (void)state;
+    scene *t = scene_of_nats(first_seed(), SIM_PLANT_NONE);
+    t->proc[0] = sim_spawn(host_named(t, "p1"), "server", silence_server, t);
+    t->proc[1] = sim_spawn(host_named(t, "x1"), "client", silence_client, t);
+    assert_int_equal(0, scene_end(t));
+}
+
 static void spinning(sim_proc *p, void *arg)
 {
     scene *t = arg;
@@ -1576,7 +1667,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scenarios), cmocka_unit_test(test_planted_bugs_are_found), cmocka_unit_test(test_same_seed_same_trace),
-        cmocka_unit_test(test_deadlock_is_reported), cmocka_unit_test(test_spinning_costs_time), cmocka_unit_test(test_misuse_is_reported),
+        cmocka_unit_test(test_deadlock_is_reported), cmocka_unit_test(test_looking_is_waiting), cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_spinning_costs_time), cmocka_unit_test(test_misuse_is_reported),
         cmocka_unit_test(test_machine), cmocka_unit_test(test_crowd) };
     print_message("GCT_SEED=%llu\n", (unsigned long long)first_seed());
     return cmocka_run_group_tests_name("simnet", tests, NULL, NULL);

@@ -40,7 +40,7 @@ static place_case place_cases[] = {
     { { G("0", "2", "[::1]:1,10.0.0.1:65535") }, NULL, 0, 2, 2, 1, "::1", "gridcomm" },
     { { T("1", "4", "fd00::1", "29500") }, NULL, 1, 4, 1, 29500, "fd00::1", "torchrun" },
     { { G("2", "3", "a:1"), T("0", "9", "b", "2") }, NULL, 2, 3, 1, 1, "a", "gridcomm" },
-    { { { "GRIDCOMM_RANK", "1" }, { "GRIDCOMM_SIZE", "2" }, { "GRIDCOMM_ROOT", "a:7" }, { "MASTER_ADDR", "b" } }, NULL, 1, 2, 1, 7, "a", "gridcomm" },
+    { { G("1", "2", "a:7"), { "MASTER_ADDR", "b" } }, NULL, 1, 2, 1, 7, "a", "gridcomm" },
     { { { "GRIDCOMM_ROOT", "a:7" }, T("1", "2", "b", "2") }, NULL, 1, 2, 1, 7, "a", "torchrun" },
     { { G("0", "1", "a:7") }, NULL, 0, 1, 0, 0, NULL, "gridcomm" },
     { { { "MASTER_ADDR", "somewhere" } }, NULL, 0, 1, 0, 0, NULL, "none" },
@@ -61,6 +61,8 @@ static place_case place_cases[] = {
     { { G("1", "2", "a:0") }, "GRIDCOMM_ROOT=a:0", .rank = -1 },
     { { G("1", "2", "a:65536") }, "GRIDCOMM_ROOT=a:65536", .rank = -1 },
     { { G("1", "2", "a:4000x") }, "GRIDCOMM_ROOT=a:4000x", .rank = -1 },
+    { { G("1", "2", "a:0000080808") }, "GRIDCOMM_ROOT=a:0000080808", .rank = -1 },
+    { { G("1", "2", "a:00000000000008") }, NULL, 1, 2, 1, 8, "a", "gridcomm" },
     { { G("1", "2", "a") }, "GRIDCOMM_ROOT=a", .rank = -1 },
     { { G("1", "2", ":7") }, "GRIDCOMM_ROOT=:7", .rank = -1 },
     { { G("1", "2", "a:7,") }, "GRIDCOMM_ROOT=a:7,", .rank = -1 },
@@ -250,9 +252,15 @@ static void test_card_fill(void **state)
     assert_int_equal(card.addr[0].index, 30);       /* the scoped give way, loopback is left out */
     assert_int_equal(card.addr[1].index, 1);
     assert_string_equal(card.name, "name");
-    gci_card_fill(&card, "id", "no de\x1b.\xff and far-too-long-to-be-the-name-of-any-host-that-there-ever-was-here", "", 5, a, 32);
+    snprintf(a[30].name, sizeof a[30].name, "w\xc3\xa4 \x1bn");      /* a kernel takes nearly any bytes for names */
+    gci_card_fill(&card, "id", "no de\x1b.\xff and far-too-long-to-be-the-name-of-any-host-that-there-ever-was-here", "", 5, a,
+                  32);
     assert_int_equal(strlen(card.name), GCI_HOST_NAME_BYTES - 1);
     assert_memory_equal(card.name, "no?de?.?" "?and", 12);
+    uint8_t wire[GCI_CARD_BYTES_MAX];
+    gci_full_card back;
+    assert_int_equal(gci_card_decode(&back, wire, gci_card_encode(&card, wire)), GC_OK);
+    assert_string_equal(back.addr[0].name, "w????n");
 }
 
 typedef struct table_case { int ranks, hosts; uint8_t **card; size_t *bytes; gci_full_card *full; } table_case;
@@ -385,9 +393,11 @@ static void test_candidates(void **state)
 {
     static const char *const mine[] = { "192.168.1.5", "172.17.0.1", "fe80::5", "2001:db8:1::5" };
     static const int mine_prefix[] = { 24, 16, 64, 64 };
-    static const char *const theirs[] = { "10.9.9.9", "172.17.0.1", "fe80::7", "169.254.7.7", "2001:db8:2::7", "192.168.1.7", "8.8.8.8", "2001:db8:1::7" };
+    static const char *const theirs[] = { "10.9.9.9", "172.17.0.1", "fe80::7", "169.254.7.7", "2001:db8:2::7", "192.168.1.7",
+                                          "8.8.8.8", "2001:db8:1::7" };
     static const int theirs_prefix[] = { 8, 16, 64, 16, 64, 24, 24, 64 };
-    static const char *const wanted[] = { "192.168.1.7", "2001:db8:1::7", "2001:db8:2::7", "8.8.8.8", "10.9.9.9", "fe80::7", "169.254.7.7" };
+    static const char *const wanted[] = { "192.168.1.7", "2001:db8:1::7", "2001:db8:2::7", "8.8.8.8", "10.9.9.9", "fe80::7",
+                                          "169.254.7.7" };
     gci_full_card a = host_with("a", mine, mine_prefix, 4), b = host_with("b", theirs, theirs_prefix, 8), same = b;
     gci_addr out[GCI_CANDIDATES_MAX];
     int n = gci_candidates(&a, &b, out, GCI_CANDIDATES_MAX);

@@ -223,6 +223,7 @@ static int sys_monitor(gci_sys *sys, gci_monitor **out)
 }
 
 static void sys_monitor_free(gci_sys *sys, gci_monitor *m) { (void)sys; free(m); }
+static int64_t sys_silence(gci_sys *sys, int fd) { (void)sys; (void)fd; return 0; }
 
 static void *node_alloc(void *user, void *old, size_t bytes)
 {
@@ -237,8 +238,8 @@ static void *node_alloc(void *user, void *old, size_t bytes)
 }
 
 static const gci_sys table_of_calls = {
-    .now = sys_now, .send = sys_send, .recv = sys_recv, .close = sys_close, .poller = sys_poller, .watch = sys_watch,
-    .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest, .thread = sys_thread, .join = sys_join,
+    .now = sys_now, .silence = sys_silence, .send = sys_send, .recv = sys_recv, .close = sys_close, .poller = sys_poller,
+    .watch = sys_watch, .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest, .thread = sys_thread, .join = sys_join,
     .monitor = sys_monitor, .monitor_free = sys_monitor_free, .enter = sys_enter, .leave = sys_leave, .notify = sys_notify
 };
 
@@ -957,13 +958,18 @@ static bool hear_next(int neighbour, gci_packet *k)
     return true;
 }
 
-static void let(int neighbour, size_t bytes)
+static void room(int neighbour, size_t bytes)
 {
     end *e = &net.end[wire[neighbour]];
     memmove(e->in, e->in + e->from, e->to - e->from);
     e->to -= e->from;
     e->from = 0;
     e->room = e->to + bytes;
+}
+
+static void let(int neighbour, size_t bytes)
+{
+    room(neighbour, bytes);
     net_run(3);
 }
 
@@ -1047,6 +1053,39 @@ static void waiters_take_turns(void **state)
             assert_int_equal(k.seq, k.source == 0 ? i - 1 : k.source == 1 ? i : 10 + i);
             left &= ~(1u << k.source);
         }
+    net_close();
+}
+
+/* A thread that has more to do than one go takes may leave it to another, which sleeps in the poller: that must be told. */
+static void errands_wake_who_sleeps(void **state)
+{
+    enum { EACH = 40 };
+    (void)state;
+    gci_packet k;
+    star_open(&one_packet);
+    say_resume(2);
+    send_to(middle(), 2, 0, 0, 300);
+    net_run(3);
+    while (hear_next(2, &k))
+        ;
+    let(2, 0);
+    send_to(middle(), 2, EACH, 0, 300);
+    for (uint32_t i = 0; i < EACH; i++)
+        for (int from = 1; from <= 3; from += 2) {
+            k = packet(from, 2, i, 300);
+            say(from, &k);
+        }
+    room(2, 1 << 17);
+    middle()->woken = false;
+    middle()->o->asleep = 1;
+    node_run(middle());
+    assert_true(middle()->o->errands && middle()->woken);
+    middle()->o->asleep = 0;
+    net_run(EACH);
+    int heard = 0;
+    while (hear_next(2, &k))
+        heard += k.type == GCI_ENVELOPE;
+    assert_int_equal(heard, 3 * EACH);
     net_close();
 }
 
@@ -1313,6 +1352,7 @@ int main(void)
         cmocka_unit_test(a_relay_dies),
         cmocka_unit_test(full_queue_stops_its_source),
         cmocka_unit_test(waiters_take_turns),
+        cmocka_unit_test(errands_wake_who_sleeps),
         cmocka_unit_test(envelopes_pass_chunks),
         cmocka_unit_test(epochs_are_told_apart),
         cmocka_unit_test(begun_packets_end_whole),

@@ -494,6 +494,69 @@ static void not_a_member(void **state)
     gci_packet k = envelope(p, 0, 0);
     k.context = GCI_CONTEXT_KINDS;
     closes(p, &k, NULL);
+    p = start();
+    gc_request *r = NULL;
+    assert_int_equal(gc_ibarrier(peer_comm(p, GCI_CONTEXT_KINDS, members, 2), &r), GC_OK);
+    k = peer_packet(p, GCI_ASK);        /* about their collective, as if it were in another one */
+    k.context = GCI_CONTEXT_KINDS + GCI_CONTEXT_COLL;
+    k.signature = 1;
+    say(p, &k);
+    assert_true(link_is_closed(p));
+    assert_int_equal(gc_wait_for(&r, 0, NULL), GC_ERR_TIMEOUT);
+    peer_news(p, GCI_NEWS_DEAD, 2, GC_ERR_PEER);
+    peer_run(p);
+    assert_int_equal(gc_wait_for(&r, 0, NULL), GC_ERR_PEER);
+    stop(p);
+}
+
+/* It sends before this rank has the communicator: what comes so waits, but no receive gets it. */
+static void not_a_member_to_be(void **state)
+{
+    (void)state;
+    static const int members[] = { PEER_ME, 2 };
+    for (int kind = GCI_CONTEXT_P2P; kind <= GCI_CONTEXT_COLL; kind++) {
+        peer *p = start();
+        gci_packet k = envelope(p, 100, kind == GCI_CONTEXT_P2P ? 100 : LONG);
+        k.context = GCI_CONTEXT_KINDS + (uint32_t)kind;
+        k.tag = 0;
+        say(p, &k);
+        k = envelope(p, 50, 50);        /* of this one half has come by then */
+        k.context = GCI_CONTEXT_KINDS + (uint32_t)kind;
+        k.tag = 0;
+        p->hold = true;
+        peer_say(p, &k);
+        peer_release(p, GCI_HEADER_BYTES + 10);
+        gc_comm *comm = peer_comm(p, GCI_CONTEXT_KINDS, members, 2);
+        gc_request *r = NULL;
+        int found = 1;
+        assert_int_equal(gc_iprobe(comm, GC_ANY_SOURCE, GC_ANY_TAG, &found, NULL), GC_OK);
+        assert_false(found);
+        if (kind == GCI_CONTEXT_P2P)
+            assert_int_equal(gc_irecv(comm, buffer, BYTES, GC_ANY_SOURCE, GC_ANY_TAG, &r), GC_OK);
+        else
+            assert_int_equal(gc_ibarrier(comm, &r), GC_OK);
+        peer_release(p, SIZE_MAX);
+        peer_run(p);
+        assert_int_equal(gc_wait_for(&r, 0, NULL), GC_ERR_TIMEOUT);
+        assert_int_equal(p->w.p2p->pair[PEER_RANK]->held_bytes, 0);
+        peer_news(p, GCI_NEWS_DEAD, 2, GC_ERR_PEER);
+        peer_run(p);
+        assert_int_equal(gc_wait_for(&r, 0, NULL), GC_ERR_PEER);
+        stop(p);
+    }
+}
+
+static void tag_beyond_the_last(void **state)
+{
+    (void)state;
+    peer *p = start();
+    gci_packet k = envelope(p, 0, 0);
+    k.tag = (uint32_t)GC_TAG_MAX;
+    say(p, &k);
+    assert_true(peer_linked(p));
+    k = envelope(p, 0, 0);
+    k.tag = (uint32_t)GC_TAG_MAX + 1;
+    closes(p, &k, NULL);
 }
 
 /* ---- attacks on sends ----------------------------------------------------------------------------------------- */
@@ -747,6 +810,118 @@ static void abort_ends_a_send_to_oneself(void **state)
     stop(p);
 }
 
+/* And so does one whose message has been taken and not received; the message tells so, too. */
+static void abort_ends_a_send_that_was_taken(void **state)
+{
+    (void)state;
+    const gci_notice abort_notice = { .kind = GCI_NOTICE_ABORT, .origin = PEER_RANK };
+    peer *p = start();
+    gc_request *r = NULL;
+    gc_message *m = NULL;
+    assert_int_equal(gc_issend(p->comm, buffer, BYTES, PEER_ME, 7, &r), GC_OK);
+    assert_int_equal(gc_improbe(p->comm, PEER_ME, 7, &m, NULL), GC_OK);
+    assert_non_null(m);
+    peer_notice(p, &abort_notice);
+    peer_run(p);
+    assert_int_equal(gc_wait_for(&r, 0, NULL), GC_ERR_ABORTED);
+    assert_int_equal(gc_imrecv(&m, buffer, BYTES, &r), GC_OK);
+    assert_int_equal(gc_wait_for(&r, 0, NULL), GC_ERR_ABORTED);
+    stop(p);
+}
+
+/* Of a rank that nothing was ever exchanged with: the news needs no memory. */
+static void a_death_is_heard_without_memory(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        const gci_notice given_up = { .kind = GCI_NOTICE_LOST, .origin = PEER_RANK, .word = { 2, (uint32_t)-GC_ERR_PEER } };
+        peer *p = start();
+        assert_null(p->w.p2p->pair[2]);
+        p->fail_in = 2;                 /* the first is for the inbox */
+        if (lost)
+            peer_notice(p, &given_up);
+        else
+            peer_news(p, GCI_NEWS_DEAD, 2, GC_ERR_PEER);
+        peer_run(p);
+        assert_int_equal(gc_comm_failed(p->comm, NULL, 0), 1);
+        stop(p);
+    }
+}
+
+/* The code in a notice is anybody's word. */
+static void a_verdict_without_sense(void **state)
+{
+    (void)state;
+    static const uint32_t words[] = { 0, 1000, 0x7fffffff, 0x80000000, UINT32_MAX };
+    for (size_t i = 0; i < GCI_COUNT(words); i++) {
+        const gci_notice given_up = { .kind = GCI_NOTICE_LOST, .origin = PEER_RANK, .word = { 2, words[i] } };
+        peer *p = start();
+        peer_notice(p, &given_up);
+        peer_run(p);
+        assert_int_equal(gc_comm_failed(p->comm, NULL, 0), 1);
+        stop(p);
+    }
+}
+
+/* One event tells of a message, the next of the waker; what the message ends may be what another thread sleeps for. */
+static void a_wake_is_not_lost(void **state)
+{
+    (void)state;
+    peer *p = start();
+    gc_request *r = receive(p, LONG);
+    gci_packet k = envelope(p, BYTES, BYTES);
+    peer_say(p, &k);
+    p->woken = true;
+    p->w.overlay->asleep = 1;
+    peer_run(p);
+    p->w.overlay->asleep = 0;
+    assert_true(p->woken);              /* it has not seen it yet */
+    peer_run(p);
+    assert_false(p->woken);
+    assert_done(r, GC_OK, BYTES);
+    stop(p);
+}
+
+/* A wait that only its deadline ended is no sign that polling pays. */
+static void a_time_out_pays_nothing(void **state)
+{
+    (void)state;
+    static const peer_setup setup = { .ranks = 2, .credits = CREDITS, .queue_packets = 8, .eager_budget = 1 << 20,
+                                      .progress = "auto" };
+    peer *p = start_with(&setup);
+    peer_resume(p);
+    peer_run(p);
+    gc_request *r = receive(p, LONG);
+    p->w.overlay->penalty = 100;
+    p->w.overlay->skip = 0;
+    assert_int_equal(gc_wait_for(&r, 0, NULL), GC_ERR_TIMEOUT);
+    assert_int_equal(p->w.overlay->penalty, 100);
+    gci_packet k = envelope(p, BYTES, BYTES);
+    say(p, &k);
+    assert_done(r, GC_OK, BYTES);
+    stop(p);
+}
+
+/* Whoever cannot be reached is told of in the same way by all. */
+static void nobody_can_be_reached_there(void **state)
+{
+    (void)state;
+    peer *p = start();
+    gc_request *r = NULL, *s = NULL;
+    int found;
+    assert_int_equal(gc_isend(p->comm, buffer, BYTES, 2, 7, &r), GC_OK);
+    peer_news(p, GCI_NEWS_NO_LINK, 2, GC_ERR_UNREACHABLE);
+    peer_run(p);
+    assert_int_equal(gc_wait_for(&r, 0, NULL), GC_ERR_UNREACHABLE);
+    assert_int_equal(gc_isend(p->comm, buffer, BYTES, 2, 7, &s), GC_ERR_UNREACHABLE);
+    assert_int_equal(gc_irecv(p->comm, buffer, BYTES, 2, 7, &s), GC_ERR_UNREACHABLE);
+    assert_int_equal(gc_iprobe(p->comm, 2, 7, &found, NULL), GC_ERR_UNREACHABLE);
+    assert_int_equal(gc_last_error(p->comm, NULL, NULL, 0), GC_ERR_UNREACHABLE);
+    assert_int_equal(gc_irecv(p->comm, buffer, BYTES, GC_ANY_SOURCE, 7, &s), GC_ERR_PEER);
+    assert_int_equal(gc_iprobe(p->comm, GC_ANY_SOURCE, 7, &found, NULL), GC_ERR_PEER);
+    stop(p);
+}
+
 /* What a peer says after its death would begin what nobody ends. */
 static void the_dead_say_nothing(void **state)
 {
@@ -811,6 +986,8 @@ int main(void)
         cmocka_unit_test(repetitions_without_end),
         cmocka_unit_test(envelope_changed_after_a_lost_link),
         cmocka_unit_test(not_a_member),
+        cmocka_unit_test(not_a_member_to_be),
+        cmocka_unit_test(tag_beyond_the_last),
         cmocka_unit_test(answer_before_the_envelope),
         cmocka_unit_test(acknowledged_before_it_left),
         cmocka_unit_test(acknowledged_what_was_not_sent),
@@ -825,6 +1002,12 @@ int main(void)
         cmocka_unit_test(all_that_was_read_counts),
         cmocka_unit_test(nothing_into_no_buffer),
         cmocka_unit_test(abort_ends_a_send_to_oneself),
+        cmocka_unit_test(abort_ends_a_send_that_was_taken),
+        cmocka_unit_test(a_death_is_heard_without_memory),
+        cmocka_unit_test(a_verdict_without_sense),
+        cmocka_unit_test(a_wake_is_not_lost),
+        cmocka_unit_test(a_time_out_pays_nothing),
+        cmocka_unit_test(nobody_can_be_reached_there),
         cmocka_unit_test(the_dead_say_nothing),
         cmocka_unit_test(no_memory_for_the_pair),
     };

@@ -15,8 +15,36 @@ static bool holds(const gci_graph *g, const gci_numbering *nb)
     return answer;
 }
 
+/* The paths of one node, told without the tables of the others, are those that packets take by these tables. */
+static void compare_paths(const network *w, const epoch *e, int self)
+{
+    gci_paths *paths;
+    int32_t *path = net_zeroed((size_t)w->graph.nodes, sizeof *path);
+    assert_int_equal(gci_paths_make(&net_env, &w->graph, &w->topo, &e->numbering, self, &paths), GC_OK);
+    for (int metric = 0; metric < GCI_METRICS; metric++)
+        for (int dest = 0; dest < w->graph.nodes; dest++) {
+            int hops = gci_paths_walk(paths, (enum gci_metric)metric, dest, path), at = self, came = -1;
+            for (int i = 0; at != dest; i++) {
+                int next = gci_route_next(&e->routes[at], (enum gci_metric)metric, came, dest);
+                int to = next < 0 ? -1 : e->routes[at].neighbour[next];
+                if (i == hops && next < 0)
+                    break;
+                if (i >= hops || next < 0 || path[i] != to)
+                    WRONG("%s: from %d to %d, metric %d: hop %d of %d is %d, by the tables %d",
+                          gci_routing_name(e->numbering.routing), self, dest, metric, i, hops, i < hops ? path[i] : -1, to);
+                came = index_of(&e->routes[to], at);
+                at = to;
+            }
+            if (at == dest && hops > 0 && path[hops - 1] != dest)
+                WRONG("from %d to %d: %d hops", self, dest, hops);
+        }
+    gci_paths_free(paths);
+    free(path);
+}
+
 static void prove_network(const network *w)
 {
+    int step = w->graph.nodes > SMALL_MAX ? w->graph.nodes / 3 : 1;
     for (int routing = 0; routing < GCI_ROUTINGS; routing++) {
         epoch e;
         epoch_make(w, (enum gci_routing)routing, &e);
@@ -24,6 +52,8 @@ static void prove_network(const network *w)
         if (routing != GCI_UNRESTRICTED)
             prove_all_turns(w, &e);
         assert_true(holds(&w->graph, &e.numbering));
+        for (int self = 0; self < w->graph.nodes; self += step)
+            compare_paths(w, &e, self);
         epoch_free(w, &e);
     }
 }
@@ -205,9 +235,34 @@ static bool after_loss(story *s)
         route_waits_of(s->waits, &s->epoch.numbering, &s->epoch.routes[v]);
     if (routing != GCI_UNRESTRICTED && route_waits_cycle(s->waits, why) < 0)
         WRONG("%s, mixed knowledge: %s", gci_routing_name(routing), why);
-    if (all)
+    if (all) {
         prove(&s->now, &s->epoch.numbering, s->epoch.routes, promises(routing) & ~(unsigned)ROUTE_INSIDE);
+        compare_paths(&s->now, &s->epoch, random_below(s->base.nodes));
+    }
     return all;
+}
+
+/* Three nodes in a row, the first link in a higher forest than the second: no way from the first to the third. Wherever
+ * they stand among the others, that is seen; and that the other way round, or in two rows, nothing is missing. */
+static void test_forests_hold_for_each(void **state)
+{
+    enum { MANY = 100 };
+    (void)state;
+    for (int v = 0; v + 3 < MANY; v++) {
+        gci_edge edge[] = { { v, v + 1, { 1, 1 } }, { v + 1, v + 2, { 1, 1 } } };
+        int32_t upwards[] = { 1, 0 }, downwards[] = { 0, 1 }, same[] = { 1, 1 };
+        gci_graph g = { .nodes = MANY, .edges = 2, .edge = edge };
+        gci_numbering nb = { .routing = GCI_ORDERED, .phases = 2, .entries = 2, .number = upwards };
+        if (holds(&g, &nb))
+            fail_msg("nodes %d to %d: a pair without a path is not seen", v, v + 2);
+        nb.number = downwards;
+        assert_false(holds(&g, &nb));       /* then it is the third that has no way to the first */
+        nb.number = same;
+        assert_true(holds(&g, &nb));
+        edge[1] = (gci_edge){ v + 2, v + 3, { 1, 1 } };
+        nb.number = upwards;
+        assert_true(holds(&g, &nb));
+    }
 }
 
 static void losses_under(enum gci_routing routing)
@@ -376,6 +431,33 @@ static void test_smallest(void **state)
     assert_int_equal(net_env.memory, 0);
 }
 
+/* More neighbours than an entry of the tables can name. */
+static void test_too_many_neighbours(void **state)
+{
+    (void)state;
+    for (int nodes = GCI_NO_ROUTE + 1; nodes <= GCI_NO_ROUTE + 2; nodes++) {
+        network w = { .graph = { nodes, nodes - 1, gci_alloc(&net_env, ((size_t)nodes - 1) * sizeof *w.graph.edge) } };
+        gci_numbering nb;
+        gci_routes r;
+        assert_non_null(w.graph.edge);
+        for (int v = 1; v < nodes; v++)
+            w.graph.edge[v - 1] = (gci_edge){ 0, v, { 1, 1 } };
+        assert_int_equal(gci_topo_make(&net_env, nodes, NULL, NULL, &w.topo), GC_OK);
+        assert_int_equal(gci_number(&net_env, &w.graph, &w.topo, GCI_UPDOWN_BFS, &nb), GC_OK);
+        int err = gci_routes_make(&net_env, &w.graph, &w.topo, &nb, 0, &r);
+        assert_int_equal(err, nodes - 1 <= GCI_NO_ROUTE ? GC_OK : GC_ERR_UNSUPPORTED);
+        for (int v = 1; v < nodes && !err; v++)
+            assert_int_equal(gci_route_next(&r, GCI_LATENCY, -1, v), v - 1);
+        gci_routes_free(&net_env, &r);
+        assert_int_equal(gci_routes_make(&net_env, &w.graph, &w.topo, &nb, nodes - 1, &r), GC_OK);
+        assert_int_equal(gci_route_next(&r, GCI_BANDWIDTH, -1, nodes - 2), 0);
+        gci_routes_free(&net_env, &r);
+        gci_numbering_free(&net_env, &nb);
+        network_free(&w);
+    }
+    assert_int_equal(net_env.memory, 0);
+}
+
 /* Each allocation fails in turn: an error, and nothing is left behind. */
 typedef struct hook { int calls, fail_at; } hook;
 
@@ -393,6 +475,7 @@ static int all_of(gci_env *own, const network *w, enum gci_routing routing)
 {
     gci_numbering nb;
     gci_routes r;
+    gci_paths *paths;
     gci_graph copy;
     int err = gci_graph_copy(own, &w->graph, &copy);
     if (err < 0)
@@ -400,8 +483,12 @@ static int all_of(gci_env *own, const network *w, enum gci_routing routing)
     err = gci_number(own, &copy, &w->topo, routing, &nb);
     if (!err) {
         err = gci_routes_make(own, &copy, &w->topo, &nb, 1, &r);
-        if (!err)
+        if (!err) {
             gci_routes_free(own, &r);
+            err = gci_paths_make(own, &copy, &w->topo, &nb, 1, &paths);
+        }
+        if (!err)
+            gci_paths_free(paths);
         gci_numbering_free(own, &nb);
     }
     gci_graph_free(own, &copy);
@@ -493,6 +580,8 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_graph),
         cmocka_unit_test(test_smallest),
+        cmocka_unit_test(test_too_many_neighbours),
+        cmocka_unit_test(test_forests_hold_for_each),
         cmocka_unit_test(test_ring_of_four),
         cmocka_unit_test(test_rings),
         cmocka_unit_test(test_clusters_are_blocks),

@@ -728,13 +728,68 @@ static void test_tune(void **state)
     }
     assert_int_equal(sys->tune(sys, fd, GCI_TUNE_DATA, GCI_SECOND), 0);
     assert_true(option(fd, IPPROTO_TCP, TCP_NODELAY));
-    assert_true(option(fd, SOL_SOCKET, SO_KEEPALIVE));      /* for NATs; who is silent for half an hour is still not given up */
-    assert_true(option(fd, IPPROTO_TCP, TCP_KEEPIDLE) <= 25 && option(fd, IPPROTO_TCP, TCP_KEEPINTVL) <= 25);
-    assert_true(option(fd, IPPROTO_TCP, TCP_KEEPINTVL) * option(fd, IPPROTO_TCP, TCP_KEEPCNT) > 1800);
+    assert_true(option(fd, SOL_SOCKET, SO_KEEPALIVE));      /* for NATs; whoever is silent for minutes is not given up here */
+    assert_true(option(fd, IPPROTO_TCP, TCP_KEEPIDLE) <= 25 && option(fd, IPPROTO_TCP, TCP_KEEPINTVL) <= 2);
+    assert_true(option(fd, IPPROTO_TCP, TCP_KEEPINTVL) * option(fd, IPPROTO_TCP, TCP_KEEPCNT) > 240);
     assert_int_equal(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
     assert_int_equal(option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT), 128 * 1024);
     pair_close(&p);
     assert_int_equal(sys->tune(sys, fd, GCI_TUNE_DATA, GCI_SECOND), -EBADF);
+}
+
+/* What comes to this socket is thrown away before the kernel's TCP sees it, as if it had been lost on the way. */
+static void deafen(int fd, bool deaf)
+{
+    struct sock_filter none = BPF_STMT(BPF_RET | BPF_K, 0);
+    struct sock_fprog program = {1, &none};
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, deaf ? SO_ATTACH_FILTER : SO_DETACH_FILTER, &program, sizeof program), 0);
+}
+
+/* Until it is silent for at least so long, or (-1) not at all. */
+static void expect_silence(int fd, int64_t least)
+{
+    int64_t until = sys->now(sys) + GCT_PATIENCE, silence;
+    do {
+        silence = sys->silence(sys, fd);
+        assert_true(silence >= 0);
+        sys->yield(sys);
+    } while ((least < 0 ? silence != 0 : silence < least) && sys->now(sys) < until);
+    assert_true(least < 0 ? silence == 0 : silence >= least);
+}
+
+static void test_silence(void **state)
+{
+    (void)state;
+    static const int64_t some = 300 * (int64_t)GCI_NS_PER_MS;
+    static char big[1 << 20];
+    struct iovec byte = {"x", 1}, large = {big, sizeof big};
+    pair p;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(sys->silence(sys, ends[0]), 0);
+    assert_int_equal(sys->silence(sys, -1), 0);
+    close(ends[0]);
+    close(ends[1]);
+    assert_true(pair_open(&p, "127.0.0.1", "127.0.0.1"));
+    assert_int_equal(sys->silence(sys, p.client), 0);
+    deafen(p.server, true);                         /* data that nobody acknowledges */
+    assert_int_equal(sys->send(sys, p.client, &byte, 1), 1);
+    expect_silence(p.client, some);
+    assert_int_equal(sys->silence(sys, p.server), 0);       /* it has said nothing that wants an answer */
+    deafen(p.server, false);
+    expect_silence(p.client, -1);                   /* its kernel has it, though nobody reads it */
+    assert_int_equal(sys->tune(sys, p.client, GCI_TUNE_CONTROL, 30 * GCI_SECOND), 0);
+    assert_int_equal(setsockopt(p.client, IPPROTO_TCP, TCP_KEEPIDLE, &(int){1}, sizeof(int)), 0);
+    deafen(p.server, true);                         /* a probe of keepalive */
+    expect_silence(p.client, some);
+    deafen(p.server, false);
+    expect_silence(p.client, -1);
+    for (ssize_t n = 1; n > 0;)                     /* a window that is shut: whoever does not read is there all the same */
+        n = sys->send(sys, p.client, &large, 1);
+    expect_silence(p.client, -1);
+    deafen(p.server, true);
+    expect_silence(p.client, some);
+    pair_close(&p);
 }
 
 static void test_adopt(void **state)
@@ -1311,6 +1366,7 @@ int main(void)
         cmocka_unit_test(test_send_to_closed_peer),
         cmocka_unit_test(test_many_parts_and_full),
         cmocka_unit_test(test_tune),
+        cmocka_unit_test(test_silence),
         cmocka_unit_test(test_spawn),
         cmocka_unit_test(test_spawn_ends),
         cmocka_unit_test(test_adopt),

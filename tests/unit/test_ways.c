@@ -5,6 +5,7 @@
  *
  * A route has two paths, for what keeps its order and for chunks, and each is as slow as chance wants it. Payloads are read
  * only when a packet leaves, and written piece by piece, so that a buffer which is used too long shows under the sanitizers.
+ * The same with a peer that dies in the middle of it: every request ends, what came whole can still be received.
  *
  * GCT_SEED=n plays one seed, GCT_ROUNDS ten times so many of them (100).
  */
@@ -33,6 +34,7 @@ typedef struct fake {                    /* what the rooms above take for a gci_
     void    *user;
     int      side, way;                 /* way: that it is in, or was in last */
     bool     is_up, wanted;
+    bool     filling;                   /* in next() */
     bool     hungry[PATHS];             /* may ask for more: nobody pushes what was not asked for to its end */
     item     queue[PATHS][QUEUE];       /* handed over, and not sent */
     int      queued[PATHS];
@@ -49,6 +51,7 @@ typedef struct message {
     int      error;
     size_t   bytes, got;
     gc_request *request;
+    gc_message *taken;                  /* by gc_improbe, and not received */
     uint8_t *buf;
 } message;
 
@@ -71,6 +74,8 @@ static struct play {
     int      ways;                      /* the newest one */
     struct { bool routed, one_path; size_t most; } way[WAYS];
     bool     only_routes, same_host, storm, settles, refuses;    /* settles: the last way stays; refuses: memory */
+    bool     dies;                      /* side 1, and side 0 hears of it */
+    bool     at_once;                   /* a push takes a packet, as the real one does; else it waits for its turn */
     unsigned memory_fails;              /* one allocation in so many, while the storm lasts; 0: none */
     const char *what;                   /* went wrong */
 } play;
@@ -131,13 +136,17 @@ GCI void gci_overlay_close(gci_overlay *overlay)
     free(o);
 }
 
-GCI void gci_overlay_push(gci_overlay *o, int peer)
+static void overlay_fill(fake *);
+
+GCI void gci_overlay_push(gci_overlay *overlay, int peer)
 {
+    fake *o = (fake *)overlay;
     (void)peer;
-    ((fake *)o)->wanted = ((fake *)o)->hungry[0] = ((fake *)o)->hungry[1] = true;
+    o->wanted = o->hungry[0] = o->hungry[1] = true;
+    if (play.at_once && o->is_up && !o->filling)
+        overlay_fill(o);
 }
 GCI void gci_overlay_wake(gci_overlay *o) { (void)o; }
-GCI void gci_overlay_cut(gci_overlay *o, int peer) { (void)o, (void)peer; wrong("a peer was given up"); }
 GCI bool gci_overlay_poll(gci_overlay *o, int hint) { (void)o, (void)hint; return false; }
 GCI int  gci_overlay_fd(gci_overlay *o) { (void)o; return GC_ERR_SYSTEM; }
 GCI int  gci_control_notify(gci_control *c, const gci_notice *notice) { (void)c, (void)notice; return GC_OK; }
@@ -207,6 +216,15 @@ static void way_ends(fake *o)
     o->up.way_down(o->user, !o->side, false);
 }
 
+GCI void gci_overlay_cut(gci_overlay *o, int peer)
+{
+    (void)peer;
+    overlay_empty((fake *)o);
+    ((fake *)o)->is_up = false;
+    if (!play.dies)
+        wrong("a peer was given up");
+}
+
 static void way_changes(void)
 {
     if (!play.same_host || play.only_routes) {
@@ -240,7 +258,10 @@ static void overlay_fill(fake *o)
     o->hungry[path] = one && want == GCI_WANT_ORDERED;
     item *q = &o->queue[path][o->queued[path]];
     *q = (item){ .way = o->way };
-    if (!o->up.next(o->user, !o->side, want, most, &q->packet, &q->payload, &q->token))
+    o->filling = true;
+    bool more = o->up.next(o->user, !o->side, want, most, &q->packet, &q->payload, &q->token);
+    o->filling = false;
+    if (!more)
         return;
     o->queued[path]++;
     o->hungry[path] = true;
@@ -372,11 +393,22 @@ static bool no_signature(gc_comm *comm, int source, uint32_t seq, uint32_t signa
     (void)comm, (void)source, (void)seq, (void)signature;
     return false;
 }
+/* As coll.c does: messages that are under way end without a word; or with one, by p2p itself. */
 static void no_fail(gc_comm *comm, int code, int fault, const char *why)
 {
-    (void)comm, (void)code, (void)fault;
+    side *s = &play.side[comm->rank];
+    (void)code, (void)fault;
     (void)why;
-    wrong("a communicator failed");
+    if (!play.dies)
+        wrong("a communicator failed");
+    for (int i = 0; i < 2 * MESSAGES; i++) {
+        message *m = i % 2 ? &s->coll_send[i / 2] : &s->coll_recv[i / 2];
+        if (!m->request || roll(2))
+            continue;
+        gci_request_drop(m->request);
+        m->request = NULL;
+        m->done = m->dropped = true;
+    }
 }
 static void no_notice(gci_world *w, const gci_notice *notice) { (void)w, (void)notice; }
 
@@ -433,13 +465,18 @@ static size_t some_size(void)
     return size[roll(GCI_COUNT(size))];
 }
 
+static void coll_post(int rank, bool send);
+
 static void message_done(gc_request *r)
 {
     message *m = r->user;
+    int rank = r->comm->rank;
     m->done = true;
     m->error = r->status.error;
     m->got = r->status.bytes;
     m->request = NULL;
+    if (play.storm && roll(2))          /* the next step of a schedule */
+        coll_post(rank, roll(2));
 }
 
 static void fill(message *m, int source, int kind, int nth)
@@ -480,7 +517,7 @@ static void user_recv(int rank)
         free(m->buf);
 }
 
-static void user_coll(int rank, bool send)
+static void coll_post(int rank, bool send)
 {
     side *s = &play.side[rank];
     int *n = send ? &s->coll_sends : &s->coll_recvs, nth = *n;
@@ -496,17 +533,46 @@ static void user_coll(int rank, bool send)
         m->buf = malloc(m->bytes);
     m->posted = true;
     gc_request *r = NULL;
-    gci_enter(&s->w);
+    ++*n;                               /* before: it may end at once, and bring the next */
     int err = send ? gci_send_post(s->w.self, m->buf, m->bytes, !rank, &post, &r)
                    : gci_recv_post(s->w.self, m->buf, m->bytes, !rank, &post, &r);
-    gci_leave(&s->w);
     if (err < 0) {
         free(m->buf);
         *m = (message){ 0 };
+        --*n;
         return;
     }
     m->request = m->done ? NULL : r;
-    ++*n;
+}
+
+static void user_coll(int rank, bool send)
+{
+    side *s = &play.side[rank];
+    gci_enter(&s->w);
+    coll_post(rank, send);
+    gci_leave(&s->w);
+}
+
+/* Takes the next message, to receive it later; or nothing, if there is none. */
+static void user_take(int rank)
+{
+    side *s = &play.side[rank];
+    message *m = &s->recv[s->recvs];
+    if (s->recvs == (play.storm ? MESSAGES : RECEIVES))
+        return;
+    *m = (message){ .bytes = roll(10) ? 100000 : some_size() };
+    gc_improbe(s->w.self, roll(2) ? !rank : GC_ANY_SOURCE, GC_ANY_TAG, &m->taken, NULL);
+    if (!m->taken)
+        return;
+    m->buf = malloc(m->bytes);
+    s->recvs++;
+}
+
+static void user_take_in(int rank, int nth)
+{
+    message *m = &play.side[rank].recv[nth];
+    if (nth < play.side[rank].recvs && m->taken)
+        gc_imrecv(&m->taken, m->buf, m->bytes, &m->request);
 }
 
 /* A collective fails: its messages end where they are. */
@@ -576,6 +642,8 @@ static void user_step(int rank)
     case 3: user_coll(rank, false); break;
     case 4: user_drop(rank); break;
     case 5: if (roll(3) == 0) user_cancel(rank); break;
+    case 6: user_take(rank); break;
+    case 7: user_take_in(rank, (int)roll(MESSAGES)); break;
     default: break;
     }
     if (roll(10) == 0)
@@ -636,6 +704,8 @@ static void post_the_rest(void)
 {
     for (int rank = 0; rank < SIDES; rank++) {
         side *s = &play.side[rank], *from = &play.side[!rank];
+        for (int i = 0; i < s->recvs; i++)
+            user_take_in(rank, i);
         while (s->coll_sends < from->coll_recvs)
             user_coll(rank, true);
         while (s->coll_recvs < from->coll_sends)
@@ -721,7 +791,82 @@ static void show(void)
     }
 }
 
-static void play_once(uint64_t seed)
+/* All of side 0 that is pending has ended; then it receives what came whole, in order, up to an error. */
+static void check_after_death(void)
+{
+    side *s = &play.side[0];
+    for (int i = 0; i < s->recvs; i++)
+        user_take_in(0, i);
+    if (side_test(s) > 0)
+        wrong("a request outlives its peer");
+    int nth = 0, err = GC_OK;
+    for (int i = 0; i < s->recvs; i++) {
+        const message *m = &s->recv[i];
+        while (nth < play.side[1].sends && play.side[1].send[nth].error == GC_ERR_NOMEM)
+            nth++;
+        if (m->cancelled)
+            continue;
+        if (m->error == GC_OK || m->error == GC_ERR_TRUNCATE)
+            check_bytes(m, 1, 0, nth, m->got);
+        else if (m->error != GC_ERR_PEER)
+            wrong("a receive ended otherwise");
+        nth++;
+    }
+    message rest = { .bytes = 100000, .buf = malloc(100000) };
+    while (err == GC_OK && !play.what) {
+        gc_status status;
+        err = gc_irecv(s->w.self, rest.buf, rest.bytes, roll(2) ? 1 : GC_ANY_SOURCE, GC_ANY_TAG, &rest.request);
+        if (err == GC_OK)
+            err = gc_wait_for(&rest.request, 0, &status);
+        while (err == GC_OK && nth < play.side[1].sends &&
+               (play.side[1].send[nth].bytes != status.bytes || rest.buf[0] != byte_of(1, 0, nth, 0)))
+            nth++;                      /* what had not come whole */
+        if (err == GC_OK && nth == play.side[1].sends)
+            wrong("a message that nobody sent");
+        if (err == GC_OK)
+            check_bytes(&rest, 1, 0, nth++, status.bytes);
+    }
+    free(rest.buf);
+    if (err != GC_ERR_PEER && err != GC_ERR_NOMEM)
+        wrong("a receive from the dead does not end");
+    const gci_pair *p = s->w.p2p->pair[1];
+    if (p && (p->sent || p->sent_bytes > 0 || p->open || p->queue || p->incoming || s->w.p2p->starving != 0))
+        wrong("something is left of the dead");
+}
+
+static void buffers_free(side *s)
+{
+    for (int k = 0; k < s->sends; k++)
+        free(s->send[k].buf);
+    for (int k = 0; k < s->recvs; k++)
+        free(s->recv[k].buf);
+    for (int k = 0; k < MESSAGES; k++) {
+        free(s->coll_recv[k].buf);
+        free(s->coll_send[k].buf);
+    }
+}
+
+/* Side 1 dies; whatever it had pending goes with it. */
+static void die(void)
+{
+    gci_news news = { .kind = GCI_NEWS_DEAD, .rank = 1, .fd = -1, .code = GC_ERR_PEER, .text = "it was killed" };
+    side *s = &play.side[0], *t = &play.side[1];
+    play.dies = true;
+    gci_enter(&s->w);
+    overlay_of(0)->up.news(overlay_of(0)->user, &news);
+    overlay_of(0)->up.way_down(overlay_of(0)->user, 1, false);
+    gci_leave(&s->w);
+    news.rank = 0;                      /* the other one is told the same, so that it comes to its end */
+    gci_enter(&t->w);
+    overlay_of(1)->up.news(overlay_of(1)->user, &news);
+    gci_leave(&t->w);
+    for (int i = 0; i < t->recvs; i++)
+        user_take_in(1, i);
+    side_test(t);
+}
+
+/* Two worlds, and a storm over them. */
+static void play_begin(uint64_t seed)
 {
     static const int credits[] = { 1, 2, 64 };
     static const size_t budget[] = { 65536, 1 << 20, 16 << 20 };
@@ -730,16 +875,35 @@ static void play_once(uint64_t seed)
     play.now = 1;
     play.ways = 0;
     play.what = NULL;
+    play.dies = false;
     play.same_host = roll(3) == 0;
     play.only_routes = roll(3) == 0;
     play.memory_fails = roll(3) > 0 || (play.same_host && !play.only_routes) ? 0 : roll(2) ? 40 : 3;
     play.storm = false;
     play.settles = roll(2);
+    play.at_once = roll(2);
     for (int i = 0; i < SIDES; i++)
         side_open(i, credits[roll(3)], budget[roll(3)]);
     play.storm = true;
     run(STORM, NULL);
     play.storm = false;
+}
+
+static void play_end(void)
+{
+    if (play.what && getenv("GCT_LOG"))
+        show();
+    if (play.what)
+        fail_msg("GCT_SEED=%llu: %s (ways %d, routes only %d, same host %d, memory fails %u)", (unsigned long long)play.seed,
+                 play.what, play.ways, play.only_routes, play.same_host, play.memory_fails);
+    for (int i = 0; i < SIDES; i++) {
+        buffers_free(&play.side[i]);
+        side_close(&play.side[i]);
+    }
+}
+
+static void play_calm(void)
+{
     if (!run(CALM, all_through))
         wrong("stuck");
     for (int i = 0; i < SIDES && !play.what; i++) {
@@ -752,29 +916,28 @@ static void play_once(uint64_t seed)
         wrong("no farewell");
     for (int i = 0; i < SIDES && !play.what; i++)
         check_accounts(i);
-    if (play.what && getenv("GCT_LOG"))
-        show();
-    if (play.what)
-        fail_msg("GCT_SEED=%llu: %s (ways %d, routes only %d, same host %d, memory fails %u)", (unsigned long long)seed,
-                 play.what, play.ways, play.only_routes, play.same_host, play.memory_fails);
-    for (int i = 0; i < SIDES; i++) {
-        side *s = &play.side[i];
-        for (int k = 0; k < s->recvs; k++)
-            free(s->recv[k].buf);
-        for (int k = 0; k < s->coll_recvs; k++)
-            free(s->coll_recv[k].buf);
-        side_close(s);
+}
+
+static void play_death(void)
+{
+    die();
+    check_after_death();
+}
+
+static void play_all(void (*then)(void))
+{
+    const char *one = getenv("GCT_SEED"), *rounds = getenv("GCT_ROUNDS");
+    int n = rounds ? atoi(rounds) * 10 : 1000;
+    for (int i = 0; i < (one ? 1 : n); i++) {
+        play_begin(one ? strtoull(one, NULL, 10) : (uint64_t)i + 1);
+        if (!play.what)
+            then();
+        play_end();
     }
 }
 
-static void ways_that_change_lose_nothing(void **state)
-{
-    (void)state;
-    const char *one = getenv("GCT_SEED"), *rounds = getenv("GCT_ROUNDS");
-    int n = rounds ? atoi(rounds) * 10 : 1000;
-    for (int i = 0; i < (one ? 1 : n); i++)
-        play_once(one ? strtoull(one, NULL, 10) : (uint64_t)i + 1);
-}
+static void ways_that_change_lose_nothing(void **state) { (void)state; play_all(play_calm); }
+static void a_death_ends_everything(void **state) { (void)state; play_all(play_death); }
 
 /* All that can move does; with `deliver` false nothing comes to side 1. */
 static void move(bool deliver)
@@ -847,9 +1010,69 @@ static void memory_is_tried_again(void **state)
     side_close(b);
 }
 
+typedef struct chained { side *s; const uint8_t *out; size_t bytes; bool done; gc_request *next; } chained;
+
+static void chain_on(gc_request *r)
+{
+    chained *c = r->user;
+    gci_post post = { .kind = GCI_CONTEXT_COLL, .tag = 1, .signature = 1, .done_fn = message_done, .user = &c->s->coll_send[1] };
+    c->done = true;
+    assert_int_equal(gci_send_post(c->s->w.self, c->out, c->bytes, !c->s->w.rank, &post, &c->next), GC_OK);
+}
+
+/* A packet says that two envelopes have come, and that they fill the window. The end of the first one's send brings the next
+ * send at once: it must know of the window already. */
+static void the_window_is_known_first(void **state)
+{
+    (void)state;
+    enum { BYTES = 4000 };
+    static uint8_t out[BYTES];
+    memset(&play, 0, sizeof play);
+    play.dice = 1;
+    play.now = 1;
+    play.same_host = true;              /* payloads are not copied: a send ends when it is acknowledged */
+    for (int i = 0; i < SIDES; i++)
+        side_open(i, 64, 65536);        /* a window of 8 KiB */
+    side *a = &play.side[0];
+    both_begin(1, false, GCI_PACKET_MAX);
+    move(true);
+    chained chain = { .s = a, .out = out, .bytes = BYTES - 100 };
+    message second = { .bytes = BYTES };
+    gci_post post = { .kind = GCI_CONTEXT_COLL, .signature = 1, .done_fn = chain_on, .user = &chain };
+    gc_request *r;
+    gci_enter(&a->w);
+    assert_int_equal(gci_send_post(a->w.self, out, BYTES, 1, &post, &r), GC_OK);
+    post.done_fn = message_done;
+    post.user = &second;
+    assert_int_equal(gci_send_post(a->w.self, out, BYTES, 1, &post, &r), GC_OK);
+    gci_leave(&a->w);
+    for (int i = 0; i < 20; i++)
+        overlay_fill(overlay_of(0));
+    assert_int_equal(overlay_of(0)->queued[0], 2);      /* begun, and lost with the link */
+    assert_int_equal(a->w.p2p->pair[1]->sent_bytes, 2 * BYTES);
+    play.at_once = true;
+    both_begin(2, true, GCI_ROUTED_MAX);
+    move(true);
+    assert_true(!chain.done && !second.done);
+    gc_request *answer;                 /* any packet acknowledges */
+    assert_int_equal(gc_isend(play.side[1].w.self, out, 1, 0, 0, &answer), GC_OK);
+    assert_int_equal(gc_wait_for(&answer, 0, NULL), GC_OK);
+    move(true);
+    assert_true(chain.done && second.done);
+    assert_null(play.what);
+    assert_null(a->w.p2p->pair[1]->queue);
+    gci_enter(&a->w);
+    gci_request_drop(chain.next);
+    gci_leave(&a->w);
+    for (int i = 0; i < SIDES; i++)
+        side_close(&play.side[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(memory_is_tried_again),
-                                        cmocka_unit_test(ways_that_change_lose_nothing) };
+                                        cmocka_unit_test(the_window_is_known_first),
+                                        cmocka_unit_test(ways_that_change_lose_nothing),
+                                        cmocka_unit_test(a_death_ends_everything) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
