@@ -38,7 +38,7 @@ enum {
     CONTROL_PORT_TRIES = 1024       /* of a range of ports */
 };
 
-enum control_request_kind { CONTROL_CONNECT, CONTROL_NOTIFY, CONTROL_RESTART, CONTROL_STOP };
+enum control_request_kind { CONTROL_CONNECT, CONTROL_NOTIFY, CONTROL_RESTART, CONTROL_DOWN, CONTROL_STOP };
 struct gci_control_request {
     struct gci_control_request *next;
     enum control_request_kind kind;
@@ -404,6 +404,8 @@ static void control_inbox(gci_control *c)
             gci_life_stop(c, list->clean);
         else if (list->kind == CONTROL_RESTART)
             gci_life_restart(c);
+        else if (list->kind == CONTROL_DOWN)
+            gci_life_useless(c, list->rank);
         else
             gci_life_notify(c, &list->notice);
         gci_free(c->env, list);
@@ -438,6 +440,13 @@ GCI void gci_control_full(gci_control *c, bool full) { atomic_store(&c->full, fu
 GCI int gci_control_restart(gci_control *c)
 {
     return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_RESTART });
+}
+
+GCI int gci_control_down(gci_control *c, int rank)
+{
+    if (gci_graph_find(&c->graph, c->place.rank, rank) < 0)
+        return GC_ERR_ARG;
+    return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_DOWN, .rank = rank });
 }
 
 GCI int gci_control_notify(gci_control *c, const gci_notice *notice)

@@ -197,10 +197,11 @@ static void local_take(gci_overlay *o, gci_link *hop)
 static bool hop_fill(gci_overlay *o, gci_link *hop)
 {
     while (hop->waiters && hop_has_room(o, hop)) {
-        if (!hop->waiters->source && o->again)
+        if (!hop->waiters->source && o->again && !hop->turn)
             break;                      /* gci_hops_go_on comes back to this */
         gci_link *from = waiter_pop(hop)->source;
         if (!from) {
+            hop->turn = false;
             local_take(o, hop);
             continue;
         }
@@ -493,7 +494,8 @@ GCI bool gci_link_read(gci_overlay *o, gci_link *link)
 
 /* ---- links that were held --------------------------------------------------------------------------------------- */
 
-/* Links that held a packet, or could not begin one, go on; and then this rank, if it has waited for them. */
+/* Links that held a packet, or could not begin one, go on; and then this rank, if it has waited for them: even if some of them
+ * are to go on again, or traffic without end on one hop would keep its turn on another away. */
 GCI void gci_hops_go_on(gci_overlay *o)
 {
     for (gci_link *hop = o->hops; hop; hop = hop->next_hop) {
@@ -508,8 +510,10 @@ GCI void gci_hops_go_on(gci_overlay *o)
     o->again = false;
     for (gci_link *hop = o->hops; hop; hop = hop->next_hop) {
         o->again |= hop->again && !hop->holds;
-        if (hop->waiters)
+        if (hop->waiters) {
+            hop->turn = true;
             gci_hop_due(o, hop);
+        }
     }
     if (o->again)
         gci_overlay_errand(o);

@@ -597,6 +597,8 @@ GCI int  gci_control_connect(gci_control *, enum gci_purpose, int rank, uint32_t
 GCI void gci_control_full(gci_control *, bool full);                /* full: others' links of their own are refused. Any thread */
 /* The epoch counts the losses that this rank has heard of, so all ranks reach the same one. This adds a loss. Any thread. */
 GCI int  gci_control_restart(gci_control *);
+/* The backbone's link to this neighbour carries no data: it goes down, everywhere. GC_ERR_ARG: there is no such link. Any thread. */
+GCI int  gci_control_down(gci_control *, int rank);
 GCI int  gci_control_notify(gci_control *, const gci_notice *);     /* floods to all ranks but this one. Any thread */
 /* Says goodbye and ends the thread. clean: every rank is known to leave too, and none ends before all have come here, since
  * others' packets may still need it as a relay; else neighbours flood that this one left. */
@@ -623,7 +625,7 @@ enum gci_frame {
     GCI_FRAME_FAIL,             /* both: code (32 bits), text; from rank 0 it ends the start of all */
     GCI_FRAME_NOTICE,           /* control: number of its origin's notices, a gci_notice; 32 bits each */
     GCI_FRAME_SEEN,             /* control: so many notices (flag) more have been read */
-    GCI_FRAME_LEAVE,            /* control: flag = GCI_LEAVE_* */
+    GCI_FRAME_LEAVE,            /* control: flag = GCI_LEAVE_ALL or 0 */
     GCI_FRAME_MISSED,           /* joiner: rank, text: why there is no link to it */
     GCI_FRAME_TRY,              /* rank 0: try a link to rank */
     GCI_FRAME_TRIED,            /* joiner: rank; flag 1: the link stands */
@@ -632,7 +634,7 @@ enum gci_frame {
                                    flag = purpose | GCI_CALL_FAILED: it cannot be opened */
 };
 enum { GCI_FRAME_MORE = 1,      /* flag of READY and GO: more such frames follow */
-       GCI_LEAVE_CLEAN = 1, GCI_LEAVE_ALL = 2,      /* all: every rank is known to have come to the end */
+       GCI_LEAVE_ALL = 2,       /* every rank is known to have come to the end; without it the goodbye is a loss */
        GCI_CALL_FAILED = 128, GCI_ENTRY_BYTES = 8, GCI_ENTRY_ADDED = 1 };   /* entry: two ranks, the second with this in the top byte */
 
 typedef struct gci_stream {
@@ -687,6 +689,7 @@ typedef struct gci_neighbour {
     uint32_t  ups;              /* connections so far */
     int64_t   suspect_until;    /* its kernel has been asked for a sign of life; 0: no */
     int64_t   owed_since;       /* its kernel has owed us an answer for so long, as far as we looked; 0: it owes none */
+    int64_t   hungry_since;     /* there has been no memory to dial it; 0: there is */
     bool      silent;           /* for too long: a fresh connection is tried beside this one */
     bool      left;             /* it said goodbye */
     bool      cannot;           /* only the other side can open a connection */
@@ -849,6 +852,7 @@ GCI bool      gci_life_frame(gci_control *, gci_conn *, unsigned kind, unsigned 
 GCI void      gci_life_refill(gci_control *, gci_conn *);
 GCI void      gci_life_notify(gci_control *, const gci_notice *);
 GCI void      gci_life_restart(gci_control *);
+GCI void      gci_life_useless(gci_control *, int rank);        /* a link that carries no data goes down */
 GCI void      gci_life_settle(gci_control *);                   /* what follows from what was heard */
 GCI int64_t   gci_life_timers(gci_control *);                   /* does what is due; when the next is */
 GCI void      gci_life_stop(gci_control *, bool clean);
@@ -1042,6 +1046,7 @@ struct gci_link {
     bool     again;                     /* may be read on */
     gci_waiter wait;                    /* while it holds */
     int      at;                        /* its place among the neighbours in the routes, or -1 */
+    int64_t  asked_at;                  /* when control was asked for the connection */
     int      offences, failures;        /* connections that broke the rules; that could not be had, one after another */
     /* of a hop: sending */
     gci_waiter *waiters, **waiters_end, local; /* for room here; this rank's place among them */
@@ -1049,6 +1054,7 @@ struct gci_link {
     uint32_t local_first, local_last;   /* this rank's destinations that go by here: 1 + 2 * rank + metric; 0: none */
     bool     sent, lost;                /* something, in an epoch: it was written; it may be lost with a connection */
     uint16_t sent_epoch, lost_epoch;
+    bool     turn;                      /* this rank's, though links may be read on that could get in line before it */
     bool     due;                       /* among those with something new */
     gci_link *next_due, *next_hop;
     uint64_t relayed;

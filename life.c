@@ -36,8 +36,11 @@
  *
  * The end. Nobody may go while others' packets still need it as a relay. DONE goes up a breadth-first tree over what is left of
  * the backbone, from the lowest living rank, and bears the sender's knowledge of losses (view): it counts only for a parent
- * of the same knowledge, and is said again when that changes. The root's goodbye says that all are done, and spreads as each
- * who hears it says its own. Who has waited for QUIESCE_MS goes all the same.
+ * of the same knowledge, and is said again when that changes. The root's goodbye says that all are done (ALL), and spreads as
+ * each who hears it says its own. Any other goodbye is a loss, told to all: of one whose job has failed, or of one that has
+ * waited for longer than a verdict on anybody takes (peer_timeout and QUIESCE_MS) and goes all the same. It costs those who
+ * are not through a way and a peer, like a death, or they would for ever take it for a way to ranks that died behind it. So it
+ * is with ALL, too, for one that has not come to the end: the others must have taken it for dead.
  */
 #include "gridcomm_int.h"
 
@@ -49,7 +52,7 @@ enum {
     LIFE_SEEN_EVERY = 16,
     LIFE_NOTICE_BYTES = 4 * (3 + GCI_NOTICE_WORDS),
     LIFE_LEAVE_MS = 1000,           /* how long a goodbye waits for those of the neighbours */
-    LIFE_QUIESCE_MS = 5000,         /* how long it waits for all others to come to the end, or peer_timeout */
+    LIFE_QUIESCE_MS = 2000,         /* beyond peer_timeout, before it: a verdict takes up to 1 s more, then its news must get about */
     LIFE_SUSPECT_MS = 700,          /* time for two lost packets within a site; and both ways to the moon's distance */
     LIFE_SUSPECT_WATCH_MS = 1500,   /* then the usual time-out is back */
     LIFE_SUSPECT_LOOK_MS = 150,     /* so a fresh connection has half of that time */
@@ -62,7 +65,7 @@ enum {
 
 /* Notices of this room's own. GONE: word 0 the rank, 1 how. DOWN: words 0, 1 the ends, 2 how. RESTART: word 0 how many so far. */
 enum { LIFE_NOTICE_GONE = GCI_NOTICE_FIRST_INTERNAL, LIFE_NOTICE_DOWN, LIFE_NOTICE_RESTART };
-enum life_how { LIFE_LEFT, LIFE_TIMED_OUT, LIFE_REFUSED, LIFE_SOMEBODY_ELSE, LIFE_MUTE, LIFE_HOWS };
+enum life_how { LIFE_LEFT, LIFE_TIMED_OUT, LIFE_REFUSED, LIFE_SOMEBODY_ELSE, LIFE_MUTE, LIFE_USELESS, LIFE_HOWS };
 
 static int64_t life_ms(int ms) { return (int64_t)ms * GCI_NS_PER_MS; }
 static bool life_running(const gci_control *c) { return c->phase == GCI_PHASE_RUN || c->phase == GCI_PHASE_QUIESCE; }
@@ -262,7 +265,8 @@ GCI gci_dial *gci_life_dial(gci_control *c, enum gci_purpose purpose, int rank, 
 
 static const char *const life_how_text[LIFE_HOWS] = {
     [LIFE_LEFT] = "left", [LIFE_TIMED_OUT] = "timed out", [LIFE_REFUSED] = "ended and its port refuses",
-    [LIFE_SOMEBODY_ELSE] = "ended and its port belongs to somebody else", [LIFE_MUTE] = "ended and it does not answer"
+    [LIFE_SOMEBODY_ELSE] = "ended and its port belongs to somebody else", [LIFE_MUTE] = "ended and it does not answer",
+    [LIFE_USELESS] = "carries no data: no connection for it can be opened"
 };
 
 /* One more loss is known, or several of a kind. The sum of what each adds does not depend on their order. */
@@ -328,13 +332,13 @@ static void life_saw(gci_control *c, int rank, enum life_how how)
                                      .how = (uint8_t)how, .from = -1 });
 }
 
-/* The log has room for all ranks that may still go, and for a link that is down. */
-static bool life_room(gci_control *c)
+/* The log has room for all ranks that may still go, and for a link that is down; for one of our own even without memory. */
+static bool life_room(gci_control *c, bool own)
 {
-    uint32_t more = 2 * c->loss_room;
+    uint32_t more = 2 * c->loss_room, kept = (uint32_t)(c->place.ranks - (int)c->gone_count);
     struct gci_lost *grown;
 
-    if (c->loss_count + (uint32_t)(c->place.ranks - (int)c->gone_count) < c->loss_room)
+    if (c->loss_count + kept + (own ? 0 : (uint32_t)c->neighbours) < c->loss_room)
         return true;
     if ((grown = gci_realloc(c->env, c->losses, more * sizeof *grown)) == NULL)
         return false;
@@ -383,7 +387,7 @@ static bool life_down(gci_control *c, const struct gci_lost *l)
 
     if (edge < 0 || c->down[edge])
         return true;
-    if (!life_room(c))
+    if (!life_room(c, (int)l->a == me || (int)l->b == me))
         return false;
     c->losses[c->loss_count++] = *l;
     c->down[edge] = 1;
@@ -409,6 +413,15 @@ static void life_saw_down(gci_control *c, int peer, enum life_how how)
                           .kind = LIFE_NOTICE_DOWN, .how = (uint8_t)how, .from = -1 };
     if (!life_down(c, &l))
         gci_log(c->env, GC_LOG_ERROR, "no memory to note that the link to rank %d is gone", peer);     /* it is dialled again */
+}
+
+/* Control gets through, and connections for data do not: for routes the link is not there. */
+GCI void gci_life_useless(gci_control *c, int rank)
+{
+    const gci_neighbour *n = gci_life_find(c, rank);
+
+    if (life_running(c) && n && !c->gone[rank])
+        life_saw_down(c, rank, LIFE_USELESS);
 }
 
 /* Restarts of an origin, as far as they are new here. */
@@ -672,7 +685,7 @@ GCI void gci_life_up(gci_control *c, gci_conn *k)
     n->conn = k;
     n->left = n->silent = false;
     n->ups++;
-    n->suspect_until = n->owed_since = 0;
+    n->suspect_until = n->owed_since = n->hungry_since = 0;
     n->cannot = life_cannot(c, n, k);
     gci_dial_end(c, gci_dial_find(c, GCI_PURPOSE_CONTROL, k->peer));
     c->dirty = true;                /* it hears all that is known */
@@ -713,15 +726,30 @@ GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
         life_saw_down(c, n->rank, LIFE_TIMED_OUT);
 }
 
+/* Memory for dialling may fail for as long as a dial may: after that the link is down like one that was not answered. */
+static void life_dial_again(gci_control *c, gci_neighbour *n)
+{
+    int candidates;
+
+    if (gci_life_dial(c, GCI_PURPOSE_CONTROL, n->rank, c->peer_timeout, &candidates)) {
+        n->hungry_since = 0;
+        return;
+    }
+    gci_log(c->env, GC_LOG_ERROR, "no memory to connect to rank %d again", n->rank);
+    if (n->hungry_since == 0)
+        n->hungry_since = c->now;
+    if (!n->conn && life_running(c) && c->now - n->hungry_since >= c->peer_timeout)
+        life_saw_down(c, n->rank, LIFE_MUTE);
+}
+
 /* Whoever is not connected, or silent, has not said goodbye and is not known dead is tried again, by both sides. */
 static void life_reconnect(gci_control *c)
 {
     for (int i = 0; i < c->neighbours; i++) {
         gci_neighbour *n = c->neighbour[i];
-        int candidates;
-        if ((!n->conn || n->silent) && !n->left && !c->gone[n->rank] && !gci_life_is_down(c, n) && !gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank)
-            && !gci_life_dial(c, GCI_PURPOSE_CONTROL, n->rank, c->peer_timeout, &candidates))
-            gci_log(c->env, GC_LOG_ERROR, "no memory to connect to rank %d again", n->rank);    /* and next time again */
+        if ((!n->conn || n->silent) && !n->left && !c->gone[n->rank] && !gci_life_is_down(c, n)
+            && !gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank))
+            life_dial_again(c, n);
     }
 }
 
@@ -757,10 +785,10 @@ static void life_leave_frame(gci_control *c, gci_conn *k, unsigned flag)
     n->left = true;
     c->dirty = true;
     if (flag & GCI_LEAVE_ALL && c->phase == GCI_PHASE_QUIESCE) {
-        c->leave |= GCI_LEAVE_ALL;
+        c->leave = GCI_LEAVE_ALL;
         gci_life_leave(c);
     }
-    if (flag & GCI_LEAVE_CLEAN || c->phase == GCI_PHASE_LEAVE)
+    if (c->phase == GCI_PHASE_LEAVE)
         return;
     life_saw(c, k->peer, LIFE_LEFT);
     n->conn = NULL;
@@ -815,7 +843,7 @@ static void life_make_tree(gci_control *c)
 static bool life_alone(const gci_control *c)
 {
     for (int i = 0; i < c->neighbours; i++)
-        if (!c->neighbour[i]->left && !c->gone[c->neighbour[i]->rank] && !gci_life_is_down(c, c->neighbour[i]))
+        if (!c->gone[c->neighbour[i]->rank] && !gci_life_is_down(c, c->neighbour[i]))
             return false;
     return true;
 }
@@ -834,11 +862,11 @@ static void life_quiesce(gci_control *c)
         life_make_tree(c);
     for (int i = 0; i < c->neighbours; i++) {
         const gci_neighbour *n = c->neighbour[i];
-        if (n->child && !n->left && !(n->done && n->done_view == c->view))
+        if (n->child && !(n->done && n->done_view == c->view))
             return;
     }
     if (c->tree_parent == -1) {
-        c->leave |= GCI_LEAVE_ALL;
+        c->leave = GCI_LEAVE_ALL;
         gci_life_leave(c);
         return;
     }
@@ -850,14 +878,11 @@ static void life_quiesce(gci_control *c)
 
 GCI void gci_life_stop(gci_control *c, bool clean)
 {
-    int64_t patience = c->peer_timeout < life_ms(LIFE_QUIESCE_MS) ? c->peer_timeout : life_ms(LIFE_QUIESCE_MS);
-
-    c->leave = clean ? GCI_LEAVE_CLEAN : 0;
     if (c->phase > GCI_PHASE_RUN)
         return;
     c->phase = GCI_PHASE_QUIESCE;
     c->tree_parent = -2;
-    c->end_at = c->now + patience;
+    c->end_at = c->now + c->peer_timeout + life_ms(LIFE_QUIESCE_MS);
     c->dirty = true;
     if (!clean)
         gci_life_leave(c);

@@ -25,7 +25,8 @@ enum {
     HOT_AFTER = 64,                     /* waits that polling one socket has ended, one after another */
     LOST_MAX = 3,                       /* links of a pair's own lost, after which it stays on the route */
     OFFENCES_MAX = 3,                   /* connections to a neighbour that broke the rules on each */
-    FAILURES_MAX = 3                    /* of control to connect to a neighbour, one after another: it is given up */
+    FAILURES_MAX = 3,                   /* of control to connect to a neighbour, one after another: that link is down; */
+    FAILURES_END = 2 * FAILURES_MAX     /* or, if even that cannot be had, the pair gives up */
 };
 #define OVERLAY_AGAIN    (100 * (int64_t)GCI_NS_PER_MS)     /* before a backbone link is asked for once more */
 #define OVERLAY_PATIENCE (300 * (int64_t)GCI_NS_PER_MS)     /* for a link of the pair's own, before the route begins */
@@ -92,6 +93,8 @@ GCI void gci_overlay_ask(gci_overlay *o, int peer, int kind)
     gci_overlay_peer *p = &o->peer[peer];
     if (p->asked[kind] || !o->control)
         return;
+    if (kind == GCI_BACKBONE && p->hop)
+        p->hop->asked_at = o->sys->now(o->sys);
     p->asked[kind] = gci_control_connect(o->control, kind == GCI_OWN ? GCI_PURPOSE_DATA : GCI_PURPOSE_BACKBONE, peer,
                                          p->seen[kind]) == GC_OK;
     if (!p->asked[kind]) {
@@ -461,12 +464,15 @@ static void own_attach(gci_overlay *o, int peer, int fd, uint32_t id)
     gci_link_pump(o, link);
 }
 
-/* A neighbour that breaks the rules again and again is given up. */
+/* A neighbour that breaks the rules again and again is given up, and its link is not one for routes. */
 static void hop_offends(gci_overlay *o, gci_link *hop)
 {
     hop->broke_rules = false;
-    if (++hop->offences == OFFENCES_MAX)
-        way_is_missing(o, hop->peer, GC_ERR_PROTOCOL);
+    if (++hop->offences != OFFENCES_MAX)
+        return;
+    way_is_missing(o, hop->peer, GC_ERR_PROTOCOL);
+    if (o->control)
+        (void)gci_control_down(o->control, hop->peer);  /* out of memory: with the next connection */
 }
 
 /* The connection of a hop has ended; its place remains. What was in it is lost, which a new epoch makes good. */
@@ -496,6 +502,8 @@ static void hop_attach(gci_overlay *o, int peer, int fd)
     p->asked[GCI_BACKBONE] = false;
     if (!hop || !gci_hop_is_wanted(o, peer) || hop->offences >= OFFENCES_MAX) {
         o->sys->close(o->sys, fd);      /* if it is needed, another one will be asked for */
+        if (hop && hop->offences >= OFFENCES_MAX)
+            (void)gci_control_down(o->control, peer);
         if (!hop)
             gci_log(o->env, GC_LOG_ERROR, "no memory for the backbone link to rank %d", peer);
         if (!hop && hunger(o))
@@ -585,18 +593,34 @@ static void rank_goes(gci_overlay *o, int rank)
 
 /* ---- news ----------------------------------------------------------------------------------------------------- */
 
+/* Control could not connect to a neighbour. A link that fails again and again, or for long, goes down for all: then routes go
+ * around it, and control knows whether that cuts somebody off. If control has no memory even for that, the pair gives up. */
+static void hop_fails(gci_overlay *o, int peer, int code)
+{
+    gci_overlay_peer *p = &o->peer[peer];
+    if (!p->hop || !gci_hop_is_wanted(o, peer))
+        return;
+    bool long_ago = o->sys->now(o->sys) - p->hop->asked_at >= o->peer_timeout;
+    p->hop->failures = p->hop->failures < FAILURES_MAX && long_ago ? FAILURES_MAX : p->hop->failures + 1;
+    if (p->hop->failures == FAILURES_END || (p->hop->failures >= FAILURES_MAX && o->given)) {
+        way_is_missing(o, peer, code);
+        return;
+    }
+    if (p->hop->failures >= FAILURES_MAX)
+        (void)gci_control_down(o->control, peer);       /* out of memory: the next time */
+    else if (p->hop->queued == 0 && !p->hop->waiters && !gci_hop_has_lost(o, p->hop))
+        return;
+    p->unasked[GCI_BACKBONE] = o->unasked = true;
+    gci_overlay_alarm(o, after(o, OVERLAY_AGAIN));
+}
+
 static void no_link(gci_overlay *o, const gci_news *news)
 {
     gci_overlay_peer *p = &o->peer[news->rank];
     const gci_table *table = o->control ? gci_control_table(o->control) : NULL;
     p->asked[gci_news_link_kind(news)] = false;
-    if (gci_news_link_kind(news) == GCI_BACKBONE) {  /* unless it is gone for good, which would be a DOWN */
-        if (!p->hop || ++p->hop->failures == FAILURES_MAX) {
-            way_is_missing(o, news->rank, news->code);
-        } else if (p->hop->queued > 0 || p->hop->waiters || gci_hop_has_lost(o, p->hop)) {
-            p->unasked[GCI_BACKBONE] = o->unasked = true;
-            gci_overlay_alarm(o, after(o, OVERLAY_AGAIN));
-        }
+    if (gci_news_link_kind(news) == GCI_BACKBONE) {
+        hop_fails(o, news->rank, news->code);
         return;
     }
     p->refused = true;
@@ -862,7 +886,8 @@ static void ask_again(gci_overlay *o)
     for (int i = 0; i < 2 * o->ranks; i++)
         if (o->peer[i / 2].unasked[i % 2]) {
             o->peer[i / 2].unasked[i % 2] = false;
-            gci_overlay_ask(o, i / 2, i % 2);
+            if (i % 2 == GCI_OWN || gci_hop_is_wanted(o, i / 2))
+                gci_overlay_ask(o, i / 2, i % 2);
         }
 }
 

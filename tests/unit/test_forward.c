@@ -72,6 +72,7 @@ static struct {
     gci_card card[NODES];
     bool     down[NODES * NODES];
     bool     no_own;                    /* links of a pair's own cannot be had */
+    unsigned useless;                   /* bits of two nodes, between which no link of the backbone can be had */
     bool     mute;                      /* control answers nothing */
     int      losses;
     uint32_t id;
@@ -302,13 +303,23 @@ int gci_control_connect(gci_control *c, enum gci_purpose purpose, int rank, uint
     a->asked[kind]++;
     if (net.mute || had < a->had[kind][rank] || a->pending[rank][kind])
         return GC_OK;
-    if (!b->dead && !b->played && (kind || !(net.no_own || b->full))) {
+    bool refuses = kind ? net.useless >> a->rank & 1 && net.useless >> rank & 1 : net.no_own || b->full;
+    if (!b->dead && !b->played && !refuses) {
         a->pending[rank][kind] = b->pending[a->rank][kind] = 1;
         connect_two(a, b, purpose);
     } else if (!b->dead) {
         news_to(a, (gci_news){ .kind = GCI_NEWS_NO_LINK, .purpose = purpose, .rank = rank, .fd = -1, .code = GC_ERR_UNREACHABLE,
                                .text = "as the test says" }, 0);
     }
+    return GC_OK;
+}
+
+static void edge_down(int a, int b);
+int gci_control_down(gci_control *c, int rank)
+{
+    if (gci_graph_find(&net.graph, ((node *)c)->rank, rank) < 0)
+        return GC_ERR_ARG;
+    edge_down(((node *)c)->rank, rank);
     return GC_OK;
 }
 
@@ -801,6 +812,26 @@ static void edge_down(int a, int b)
     if (e)
         e->reset = net.end[e->other].reset = true;
     lose((gci_news){ .kind = GCI_NEWS_DOWN, .rank = a, .other = b, .fd = -1 });
+}
+
+/* A link of the backbone that cannot be opened: routes go around it, and nobody is given up. */
+static void an_edge_is_useless(void **state)
+{
+    (void)state;
+    net_open(6, ring, 0, 0, &routed_only);
+    net.useless = 1 << 0 | 1 << 1;
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 6; k++)
+            if (i != k)
+                send_to(&net.node[i], k, 20, 20, 900);
+    run_until_quiet(1000);
+    assert_true(net.down[gci_graph_find(&net.graph, 0, 1)]);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(net.node[i].no_links, 0);
+        for (int k = 0; k < 6; k++)
+            assert_int_equal(net.node[i].with[k].expect, i == k ? 0 : 20);
+    }
+    net_close();
 }
 
 static void node_dies(int rank)
@@ -1350,6 +1381,7 @@ int main(void)
         cmocka_unit_test(nowhere_to_go),
         cmocka_unit_test(a_hop_is_lost),
         cmocka_unit_test(a_relay_dies),
+        cmocka_unit_test(an_edge_is_useless),
         cmocka_unit_test(full_queue_stops_its_source),
         cmocka_unit_test(waiters_take_turns),
         cmocka_unit_test(errands_wake_who_sleeps),
