@@ -1001,6 +1001,7 @@ typedef struct gci_slot {
     void       *copy;                   /* owned: the payload's owner has gone */
     void       *buffer;                 /* owned, GCI_ROUTED_MAX: a packet on its way */
     size_t      head_bytes;
+    uint8_t     passed;                 /* of a chunk: by so many that came later */
     uint8_t     head[GCI_HEAD_MAX];     /* the header, and a short payload */
 } gci_slot;
 

@@ -22,6 +22,7 @@ enum {
     OWN_AHEAD = 16384,                  /* read-ahead: headers and short messages come in one call, */
     HOP_AHEAD = 8192,                   /* here within 64 KiB for all of a link, */
     HOP_BULK = 1024,                    /* and of a larger payload only the next header beyond it */
+    PASSED_MAX = 16,                    /* packets that may get past a chunk in the queue: else a flood of them would starve it */
     SILENT_LOOKS = 5                    /* a second apart, or more: TCP has tried four times and more */
 };
 
@@ -215,18 +216,22 @@ GCI void gci_slot_free(gci_overlay *o, gci_slot *slot)
     slot->copy = slot->buffer = NULL;
 }
 
-/* The last slot moves to its place: envelopes and what is owed stand before chunks that have not begun; among themselves
- * they keep their order. */
+/* The last slot moves to its place: envelopes and what is owed stand before chunks that have not begun, unless many have
+ * passed those already; among themselves they keep their order. */
 GCI void gci_slot_settle(gci_link *link)
 {
     int last = link->queued - 1, at = last;
+    link->out[last].passed = 0;
     if (link->out[last].packet.type == GCI_CHUNK)
         return;
-    while (at > 0 && link->out[at - 1].packet.type == GCI_CHUNK && !(at == 1 && link->gone > 0))
-        at--;
+    for (; at > 0 && link->out[at - 1].packet.type == GCI_CHUNK && !(at == 1 && link->gone > 0); at--)
+        if (link->out[at - 1].passed == PASSED_MAX)
+            break;
     if (at == last)
         return;
     gci_slot slot = link->out[last];
+    for (int i = at; i < last; i++)
+        link->out[i].passed++;
     memmove(link->out + at + 1, link->out + at, (size_t)(last - at) * sizeof slot);
     link->out[at] = slot;
 }

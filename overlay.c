@@ -899,7 +899,7 @@ static void hops_tick(gci_overlay *o, int64_t now)
         if (!hop->stopped)
             continue;
         if (now - hop->stopped_at >= o->peer_timeout)
-            gci_link_break(o, hop, "its packets are of an epoch that this rank has not heard of");
+            gci_link_break(o, hop, "its packets are of an epoch not heard of here, or there is no memory for them");
         hop->again = o->again = true;   /* perhaps there is memory now */
     }
     if (o->again)
