@@ -77,6 +77,7 @@ static void test_flood(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_order), cmocka_unit_test(test_begun), cmocka_unit_test(test_flood) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_order), cmocka_unit_test(test_begun),
+                                        cmocka_unit_test(test_flood) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
