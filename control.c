@@ -609,7 +609,8 @@ static int control_adopt(gci_control *c, bool guarded, char text[GCI_TEXT])
     }
     c->listener = fd;
     if (!guarded && !gci_addr_is_loopback(&c->listen_at)) {
-        snprintf(text, GCI_TEXT, "no job key, and GRIDCOMM_LISTEN_FD=%d listens beyond this host: set GRIDCOMM_KEY", c->place.listen_fd);
+        snprintf(text, GCI_TEXT, "no job key, and GRIDCOMM_LISTEN_FD=%d listens beyond this host: set GRIDCOMM_KEY",
+                 c->place.listen_fd);
         return GC_ERR_CONFIG;
     }
     return GC_OK;

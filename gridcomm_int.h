@@ -132,7 +132,8 @@ struct gci_sys {
 
     int     (*poller)(gci_sys *);                                   /* a set of descriptors, itself a descriptor */
     int     (*watch)(gci_sys *, int poller, int fd, unsigned events, uint64_t tag);   /* level-triggered; 0: no more */
-    int     (*wait)(gci_sys *, int poller, gci_event *, int max, int64_t timeout);    /* ns, 0 polls, GCI_FOREVER; how many; EINTR is 0 */
+    /* ns, 0 polls, GCI_FOREVER; how many; EINTR is 0 */
+    int     (*wait)(gci_sys *, int poller, gci_event *, int max, int64_t timeout);
     int     (*waker)(gci_sys *);                                    /* a descriptor for a poller ... */
     void    (*wake)(gci_sys *, int waker);                          /* ... readable from here, on any thread ... */
     void    (*rest)(gci_sys *, int waker);                          /* ... until here */
@@ -262,7 +263,8 @@ typedef struct gci_routes {
     uint16_t *next;             /* [metric][phase][dest]: index in neighbour, or GCI_NO_ROUTE */
 } gci_routes;
 
-GCI int  gci_routing_parse(const char *name);               /* "updown-dfs", "updown-bfs", "ordered", "unrestricted"; or GC_ERR_CONFIG */
+/* "updown-dfs", "updown-bfs", "ordered", "unrestricted"; or GC_ERR_CONFIG */
+GCI int  gci_routing_parse(const char *name);
 GCI const char *gci_routing_name(enum gci_routing);
 GCI int  gci_number(gci_env *, const gci_graph *, const gci_topo *, enum gci_routing, gci_numbering *);
 GCI void gci_numbering_free(gci_env *, gci_numbering *);
@@ -305,9 +307,12 @@ GCI int32_t gci_backbone_sites(const gci_topo *, int32_t site[]);
  * is bounded, see mend.c. Once the graph is connected a caller in haste may stop. Returns how many; 0: it holds, or
  * nothing sensible is left to try. GC_ERR_NOMEM. */
 GCI int  gci_backbone_repair(gci_env *, const gci_topo *, const gci_graph *, uint64_t seed, int max, gci_edge out[]);
-GCI int  gci_graph_add(gci_env *, gci_graph *, const gci_edge *);                       /* in its place; twice: replaces. GC_ERR_NOMEM */
-GCI int  gci_graph_parts(const gci_graph *, int32_t part[]);            /* [nodes] -> number of its component; how many there are */
-GCI int  gci_graph_cuts(gci_env *, const gci_graph *, uint8_t cut[]);   /* [nodes] -> 1: its death cuts others off; how many; GC_ERR_NOMEM */
+/* in its place; twice: replaces. GC_ERR_NOMEM */
+GCI int  gci_graph_add(gci_env *, gci_graph *, const gci_edge *);
+/* [nodes] -> number of its component; how many there are */
+GCI int  gci_graph_parts(const gci_graph *, int32_t part[]);
+/* [nodes] -> 1: its death cuts others off; how many; GC_ERR_NOMEM */
+GCI int  gci_graph_cuts(gci_env *, const gci_graph *, uint8_t cut[]);
 
 /* ---- linksfile.c: the file that GRIDCOMM_LINKS names (pure) -------------------------------------------------------- */
 
@@ -315,7 +320,8 @@ GCI int  gci_graph_cuts(gci_env *, const gci_graph *, uint8_t cut[]);   /* [node
  * Patterns (* and ?) are held against host name, address and cluster path of a rank. user "": ssh's own default. The error
  * text names line and word. */
 typedef struct gci_require { char from[128], to[128], user[64]; } gci_require;
-GCI int  gci_links_parse(gci_env *, const char *text, size_t bytes, gci_require **out, int *n, char error_text[GCI_TEXT]);  /* GC_ERR_CONFIG, _NOMEM */
+/* GC_ERR_CONFIG, _NOMEM */
+GCI int  gci_links_parse(gci_env *, const char *text, size_t bytes, gci_require **out, int *n, char error_text[GCI_TEXT]);
 GCI bool gci_pattern_fits(const char *pattern, const char *text);
 
 /* ---- sched.c: schedules and the algorithms that emit them (pure) --------------------------------------------- */
@@ -388,7 +394,8 @@ GCI int gci_place_find(const gc_options *, const char *(*look_up)(void *user, co
 
 /* A host as every rank sees it; a rank's card. Hosts are told once however many ranks they run. */
 typedef struct gci_host { char id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES]; int addrs; gci_ifaddr *addr; } gci_host;
-typedef struct gci_card { int host; uint16_t port; uint8_t big_endian; const char *cluster; } gci_card;   /* host: index; -1: not heard of yet */
+/* host: index; -1: not heard of yet */
+typedef struct gci_card { int host; uint16_t port; uint8_t big_endian; const char *cluster; } gci_card;
 typedef struct gci_table {
     uint64_t  job;              /* drawn by rank 0 */
     int       ranks, hosts;
@@ -400,7 +407,8 @@ GCI void gci_table_free(gci_env *, gci_table *);
 
 /* One rank's card as it stands alone: what a process tells when it joins, and enough to connect to it. Loopback addresses
  * are never in it. 24 addresses keep a table within 512 B * ranks + 1 KiB * hosts; link-local ones give way first. */
-enum { GCI_CARD_ADDRS_MAX = 24, GCI_CARD_BYTES_MAX = 8 + GCI_HOST_ID_BYTES + GCI_HOST_NAME_BYTES + GCI_CLUSTER_MAX + GCI_CARD_ADDRS_MAX * 48 };
+enum { GCI_CARD_ADDRS_MAX = 24,
+       GCI_CARD_BYTES_MAX = 8 + GCI_HOST_ID_BYTES + GCI_HOST_NAME_BYTES + GCI_CLUSTER_MAX + GCI_CARD_ADDRS_MAX * 48 };
 typedef struct gci_full_card {
     char       id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES], cluster[GCI_CLUSTER_MAX];
     uint16_t   port;
@@ -409,7 +417,8 @@ typedef struct gci_full_card {
     gci_ifaddr addr[GCI_CARD_ADDRS_MAX];
 } gci_full_card;
 
-GCI void   gci_card_fill(gci_full_card *, const char *id, const char *name, const char *cluster, uint16_t port, const gci_ifaddr *, int n);
+GCI void   gci_card_fill(gci_full_card *, const char *id, const char *name, const char *cluster, uint16_t port,
+                         const gci_ifaddr *, int n);
 GCI size_t gci_card_encode(const gci_full_card *, uint8_t out[GCI_CARD_BYTES_MAX]);
 GCI int    gci_card_decode(gci_full_card *, const uint8_t *, size_t);       /* GC_ERR_PROTOCOL */
 
@@ -488,7 +497,8 @@ enum gci_quality {
 /* Why an edge or address is not a link, the closer to it the greater. */
 enum gci_why { GCI_WHY_FAMILY, GCI_WHY_SHARED, GCI_WHY_COLLISION, GCI_WHY_OTHER_SITE, GCI_WHY_FAR, GCI_WHY_LINK_LOCAL,
                GCI_WHY_OTHERS,              /* others fit better */
-               GCI_WHY_OWN, GCI_WHY_NO_ROUTE, GCI_WHY_UNKNOWN_ROUTE, GCI_WHY_OTHER_NIC, GCI_WHY_CHOSEN, GCI_WHY_SAME_HOST, GCI_WHYS };
+               GCI_WHY_OWN, GCI_WHY_NO_ROUTE, GCI_WHY_UNKNOWN_ROUTE, GCI_WHY_OTHER_NIC, GCI_WHY_CHOSEN,
+               GCI_WHY_SAME_HOST, GCI_WHYS };
 GCI const char *gci_quality_text(enum gci_quality);
 GCI const char *gci_why_text(enum gci_why);
 
@@ -522,7 +532,8 @@ typedef struct gci_target {
 } gci_target;
 
 enum { GCI_TARGETS_MAX = 64 };
-typedef struct gci_choice { int targets, links; gci_target target[GCI_TARGETS_MAX]; } gci_choice;   /* links: that stripe, the first */
+/* links: that stripe, the first */
+typedef struct gci_choice { int targets, links; gci_target target[GCI_TARGETS_MAX]; } gci_choice;
 
 /* Knows who collides with whom among all hosts of a job. host and site must outlive it. site: of each host, 0 or no array:
  * unknown. GC_ERR_NOMEM. */
@@ -555,7 +566,8 @@ GCI int gci_ports_parse(const char *text, uint16_t *low, uint16_t *high, char er
  * to this rank's neighbours, by which life and death are seen, and floods notices over them. It touches no data
  * connection: proven data sockets are handed up as news. */
 enum gci_news_kind {
-    GCI_NEWS_LINK,              /* fd: a proven connection to rank for `purpose`, known as `id` at both ends; the receiver's now */
+    /* fd: a proven connection to rank for `purpose`, known as `id` at both ends; the receiver's now */
+    GCI_NEWS_LINK,
     GCI_NEWS_NO_LINK,           /* rank could not be connected for `purpose` (gci_control_connect); code and text say why */
     GCI_NEWS_DEAD,              /* rank died or is cut off: code GC_ERR_PEER; text says how it was seen. A new epoch */
     GCI_NEWS_LEFT,              /* rank left (gc_finalize) without waiting for the others. A new epoch */
@@ -565,7 +577,8 @@ enum gci_news_kind {
 };
 enum { GCI_NOTICE_ABORT = 1, GCI_NOTICE_MISMATCH = 2, GCI_NOTICE_LOST = 3,  /* origin has given rank word[0] up */
         GCI_NOTICE_FIRST_INTERNAL = 16, GCI_NOTICE_WORDS = 6 };
-typedef struct gci_notice { uint32_t kind; uint32_t origin; uint32_t word[GCI_NOTICE_WORDS]; } gci_notice;  /* origin: world rank */
+/* origin: world rank */
+typedef struct gci_notice { uint32_t kind; uint32_t origin; uint32_t word[GCI_NOTICE_WORDS]; } gci_notice;
 typedef struct gci_news {
     enum gci_news_kind kind;
     int        rank, other, fd, code;
@@ -578,7 +591,10 @@ typedef struct gci_news {
 } gci_news;
 
 enum { GCI_OWN, GCI_BACKBONE, GCI_LINK_KINDS };     /* kinds of data links, as an index */
-static inline int gci_news_link_kind(const gci_news *news) { return news->purpose == GCI_PURPOSE_BACKBONE ? GCI_BACKBONE : GCI_OWN; }
+static inline int gci_news_link_kind(const gci_news *news)
+{
+    return news->purpose == GCI_PURPOSE_BACKBONE ? GCI_BACKBONE : GCI_OWN;
+}
 
 typedef struct gci_control gci_control;
 /* Joins the job: listens, finds rank 0, trades cards, connects to the neighbours, and returns when every rank has done so.
@@ -597,13 +613,15 @@ GCI int  gci_control_connect(gci_control *, enum gci_purpose, int rank, uint32_t
 GCI void gci_control_full(gci_control *, bool full);                /* full: others' links of their own are refused. Any thread */
 /* The epoch counts the losses that this rank has heard of, so all ranks reach the same one. This adds a loss. Any thread. */
 GCI int  gci_control_restart(gci_control *);
-/* The backbone's link to this neighbour carries no data: it goes down, everywhere. GC_ERR_ARG: there is no such link. Any thread. */
+/* The backbone's link to this neighbour carries no data: it goes down, everywhere. GC_ERR_ARG: there is no such link. Any
+ * thread. */
 GCI int  gci_control_down(gci_control *, int rank);
 GCI int  gci_control_notify(gci_control *, const gci_notice *);     /* floods to all ranks but this one. Any thread */
 /* Says goodbye and ends the thread. clean: every rank is known to leave too, and none ends before all have come here, since
  * others' packets may still need it as a relay; else neighbours flood that this one left. */
 GCI void gci_control_leave(gci_control *, bool clean);
-GCI void gci_control_stop(gci_control *, bool clean);       /* does so, if it is still to be done, and frees all: the overlay has been closed */
+/* does so, if it is still to be done, and frees all: the overlay has been closed */
+GCI void gci_control_stop(gci_control *, bool clean);
 
 /* What control.c shares with the rooms below it. dial.c: how a connection is opened, accepted and proven, and how frames
  * travel on it. join.c: how ranks find each other and trade cards. life.c: control connections to the neighbours, and what is
@@ -635,7 +653,7 @@ enum gci_frame {
 };
 enum { GCI_FRAME_MORE = 1,      /* flag of READY and GO: more such frames follow */
        GCI_LEAVE_ALL = 2,       /* every rank is known to have come to the end; without it the goodbye is a loss */
-       GCI_CALL_FAILED = 128, GCI_ENTRY_BYTES = 8, GCI_ENTRY_ADDED = 1 };   /* entry: two ranks, the second with this in the top byte */
+       GCI_CALL_FAILED = 128, GCI_ENTRY_BYTES = 8, GCI_ENTRY_ADDED = 1 };   /* entry: two ranks, in the second's top byte this */
 
 typedef struct gci_stream {
     uint8_t  in[GCI_FRAME_HEAD + GCI_FRAME_MAX], out[GCI_STREAM_OUT];
@@ -864,14 +882,16 @@ GCI const char *gci_life_address(const gci_control *, int rank, char text[GCI_AD
 GCI gci_dial *gci_life_dial(gci_control *, enum gci_purpose, int rank, int64_t patience, int *candidates);
 GCI bool      gci_life_by_ssh(const gci_control *, int from, int to, char destination[GCI_ADDR_TEXT + 80]);
 
-GCI int       gci_mesh_read_links(gci_control *, const char *path, char text[GCI_TEXT]);  /* GC_ERR_CONFIG, text says what; _NOMEM */
+/* GC_ERR_CONFIG, text says what; _NOMEM */
+GCI int       gci_mesh_read_links(gci_control *, const char *path, char text[GCI_TEXT]);
 GCI size_t    gci_mesh_links_text(const gci_control *, char *out);      /* the required links; out NULL: how many bytes */
 GCI int       gci_mesh_take_links(gci_control *, const char *text, size_t bytes);      /* GC_ERR_PROTOCOL, _NOMEM */
 GCI size_t    gci_mesh_links_max(void);                         /* no such text is longer */
 GCI void      gci_mesh_settle(gci_control *);                   /* goes on with it as far as it can */
 GCI int64_t   gci_mesh_timers(gci_control *);
 GCI void      gci_mesh_round(gci_control *, gci_dial *);        /* a dial to a neighbour has tried all its addresses */
-GCI bool      gci_mesh_frame(gci_control *, gci_conn *, unsigned kind, unsigned flag, const uint8_t *, size_t);    /* false: not of this room */
+/* false: not of this room */
+GCI bool      gci_mesh_frame(gci_control *, gci_conn *, unsigned kind, unsigned flag, const uint8_t *, size_t);
 GCI void      gci_mesh_refill(gci_control *, gci_conn *);
 GCI void      gci_mesh_forget_report(gci_control *);            /* when the start is over, as soon as it has gone out */
 
@@ -1508,7 +1528,8 @@ GCI void gci_coll_fail(gc_comm *, int code, int fault_world_rank, const char *wh
 GCI void gci_coll_notice(gci_world *, const gci_notice *);       /* GCI_NOTICE_MISMATCH came. Inside the monitor */
 GCI bool gci_coll_signature(gc_comm *, int source_world_rank, uint32_t seq, uint32_t signature);   /* true: drop the message */
 GCI const char *gci_coll_signed(uint32_t signature);             /* the name of its operation */
-GCI int  gci_coll_check_algo(const char *text, char error_text[GCI_TEXT]);     /* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine */
+/* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine */
+GCI int  gci_coll_check_algo(const char *text, char error_text[GCI_TEXT]);
 
 /* ---- gridcomm.c: the life of a world ------------------------------------------------------------------------------------ */
 

@@ -572,8 +572,8 @@ static int sys_tune_keepalive(int fd, int64_t peer_timeout)
     return err;
 }
 
-/* A data connection does not time out soon: a peer that does not read for an hour is alive, and whether it lives is asked over the
- * control connections. (TCP_USER_TIMEOUT does end a connection to a living peer whose window stays shut.) Its keepalive is
+/* A data connection does not time out soon: a peer that does not read for an hour is alive, and whether it lives is asked
+ * over the control connections. (TCP_USER_TIMEOUT does end a connection to a living peer whose window stays shut.) Its keepalive is
  * there for NATs in between, and to notice that one of them has forgotten the connection (sys_silence); the peer's kernel
  * answers it. */
 static int sys_tune(gci_sys *sys, int fd, enum gci_tune how, int64_t peer_timeout)
@@ -1160,8 +1160,8 @@ GCI void gci_log(gci_env *env, int level, const char *format, ...)
     sys_write_stderr(line, bytes);
 }
 
-/* strerror speaks the locale's language and may share a buffer; the other speaks English from constants. Elsewhere (musl) strerror
- * gives constants too, as does an older glibc for every number it knows. */
+/* strerror speaks the locale's language and may share a buffer; the other speaks English from constants. Elsewhere (musl)
+ * strerror gives constants too, as does an older glibc for every number it knows. */
 GCI const char *gci_strerrno(int negative_errno)
 {
     const char *text = NULL;
