@@ -52,7 +52,7 @@ enum {
     LIFE_SEEN_EVERY = 16,
     LIFE_NOTICE_BYTES = 4 * (3 + GCI_NOTICE_WORDS),
     LIFE_LEAVE_MS = 1000,           /* how long a goodbye waits for those of the neighbours */
-    LIFE_QUIESCE_MS = 2000,         /* beyond peer_timeout, before it: a verdict takes up to 1 s more, then its news must get about */
+    LIFE_QUIESCE_MS = 2000,         /* beyond peer_timeout, before it: a verdict takes up to 1 s more, and must get about */
     LIFE_SUSPECT_MS = 700,          /* time for two lost packets within a site; and both ways to the moon's distance */
     LIFE_SUSPECT_WATCH_MS = 1500,   /* then the usual time-out is back */
     LIFE_SUSPECT_LOOK_MS = 150,     /* so a fresh connection has half of that time */

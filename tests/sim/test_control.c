@@ -969,11 +969,15 @@ static void test_quiesce(void **state)
                 if (r == 3)
                     check(j, what == KILLED || ended < (what == LATE ? due : 60 * GCI_SECOND + started) + GCI_SECOND / 5, "rank 3 ended late");
                 else if (what == NEVER)
-                    check(j, ended >= PEER_S * GCI_SECOND && ended < started + (PEER_S + 1) * GCI_SECOND + GCI_SECOND / 5,
+                    check(j, ended >= (PEER_S + 1) * GCI_SECOND && ended < started + (PEER_S + 3) * GCI_SECOND + GCI_SECOND / 5,
                           "rank %d ended after %lld ms", r, (long long)(ended / GCI_NS_PER_MS));
                 else
                     check(j, ended >= due && ended < due + GCI_SECOND / 5, "rank %d ended at %lld ms", r, (long long)(ended / GCI_NS_PER_MS));
+                check(j, what == NEVER || count_news(&j->rank[r], GCI_NEWS_LEFT, -1) == 0, "rank %d took the end for a loss", r);
             }
+            for (int r = 0; r < j->n && what == NEVER; r++)     /* whoever goes without rank 3 is no way for it any more */
+                check(j, r == 3 || count_news(&j->rank[3], GCI_NEWS_LEFT, r) + count_news(&j->rank[3], GCI_NEWS_DEAD, r) == 1,
+                      "rank 3 was not told that rank %d left", r);
             end_job(j);
         }
 }

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <netinet/in.h>
@@ -24,6 +25,12 @@
 #include <unistd.h>
 
 enum { RANKS_MAX = 64, NEWS_MAX = 512, LIMIT_S = 20 };
+
+/* The real table of system functions, with a count of what went out. */
+typedef struct counted_sys {
+    gci_sys     sys;                /* first: the functions are given this */
+    atomic_int *sends;
+} counted_sys;
 
 typedef struct rank_state {
     struct job  *job;
@@ -33,6 +40,7 @@ typedef struct rank_state {
     const char  *key;
     int          ranks;             /* the size that it believes */
     gci_env      env;
+    counted_sys  counted;
     gci_control *control;
     gci_news     news[NEWS_MAX];
     int          count;
@@ -44,6 +52,7 @@ typedef struct job {
     int             n, port;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
+    atomic_int     *sends;          /* by rank; children share it */
     rank_state      rank[RANKS_MAX];
 } job;
 
@@ -98,11 +107,20 @@ static int free_port(void)
     return at.port;
 }
 
+static ssize_t counted_send(gci_sys *sys, int fd, const struct iovec *part, int n)
+{
+    ssize_t sent = gci_sys_real()->send(gci_sys_real(), fd, part, n);
+    atomic_fetch_add(((counted_sys *)sys)->sends, sent > 0);
+    return sent;
+}
+
 static job *job_new(int n)
 {
     job *j = calloc(1, sizeof *j);
     assert_non_null(j);
     j->n = n;
+    j->sends = mmap(NULL, RANKS_MAX * sizeof *j->sends, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(j->sends != MAP_FAILED);
     j->port = free_port();
     pthread_mutex_init(&j->lock, NULL);
     pthread_cond_init(&j->changed, NULL);
@@ -125,7 +143,9 @@ static void *start_one(void *arg)
     place.key_bytes = strlen(r->key);
     memcpy(place.key, r->key, place.key_bytes);
     snprintf(place.cluster, sizeof place.cluster, "site%d/rack%d", r->rank % 3, r->rank % 2);
-    gci_env_init(&r->env, gci_sys_real(), NULL);
+    r->counted = (counted_sys){ *gci_sys_real(), &r->job->sends[r->rank] };
+    r->counted.sys.send = counted_send;
+    gci_env_init(&r->env, &r->counted.sys, NULL);
     r->env.rank = r->rank;
     r->code = gci_control_start(&r->control, &r->env, &o, &place, on_news, r, r->text);
     r->took = seconds() - begun;
@@ -181,6 +201,7 @@ static void job_free(job *j)
     }
     pthread_mutex_destroy(&j->lock);
     pthread_cond_destroy(&j->changed);
+    munmap(j->sends, RANKS_MAX * sizeof *j->sends);
     free(j);
 }
 
@@ -543,6 +564,15 @@ static void test_stopped(void **state)
     job_free(j);
 }
 
+/* A rank that has joined: it has sent HELLO and PROOF, and then, because rank 0 had proven itself too, its card. */
+static void await_joined(job *j, int rank)
+{
+    double until = seconds() + LIMIT_S;
+    while (atomic_load(&j->sends[rank]) < 3 && seconds() < until)
+        usleep(1000);
+    assert_true(atomic_load(&j->sends[rank]) >= 3);
+}
+
 static void test_killed_during_start(void **state)
 {
     (void)state;
@@ -550,7 +580,8 @@ static void test_killed_during_start(void **state)
     pid_t pid = fork_rank(j, 2);
     j->rank[3].skip = true;                 /* never comes, so the start hangs until the death */
     job_begin(j);
-    usleep(300000);
+    await_joined(j, 1);
+    await_joined(j, 2);
     kill(pid, SIGKILL);
     job_wait(j);
     waitpid(pid, NULL, 0);
@@ -570,7 +601,7 @@ static void test_root_killed_during_start(void **state)
     pid_t pid = fork_rank(j, 0);
     j->rank[2].skip = true;
     job_begin(j);
-    usleep(300000);
+    await_joined(j, 1);
     kill(pid, SIGKILL);
     job_wait(j);
     waitpid(pid, NULL, 0);
