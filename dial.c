@@ -128,7 +128,8 @@ static const char *dial_why(int err, const gci_shake *s, char text[GCI_TEXT])
 static void dial_round_over(gci_control *c, gci_dial *d)
 {
     d->next = 0;
-    d->met = false;                     /* whoever ends connections is not stopped: out of memory, perhaps */
+    d->met = d->mute;                   /* whoever ends connections is not stopped: out of memory, perhaps */
+    d->mute = false;
     d->rounds++;
     d->next_at = c->now + d->backoff;
     d->backoff = d->backoff * 2 < d->backoff_max ? d->backoff * 2 : d->backoff_max;
@@ -794,6 +795,8 @@ GCI int64_t gci_dial_timers(gci_control *c)
     for (int i = 0; i < c->conns; i++) {
         gci_conn *k = c->conn[i];
         if (k && k->stage != GCI_CONN_CLOSED && k->deadline && c->now >= k->deadline) {
+            if (k->stage == GCI_CONN_SHAKING && k->dial)
+                k->dial->mute = true;
             if (k->stage == GCI_CONN_PROVEN)
                 stream_end(c, k, -ETIMEDOUT);
             else

@@ -689,7 +689,8 @@ struct gci_dial {
     int       peer, n, next, open;      /* addresses, the next to try, connections under way */
     uint8_t   purpose;
     bool      over;
-    bool      met;              /* an address took a connection: a host is there */
+    bool      met;              /* an address took a connection: a host is there ... */
+    bool      mute;             /* ... and in this round one did, and then said nothing */
     bool      asked, called;    /* it is the overlay that wants it; the peer */
     gci_conn *chosen;           /* the one that got our PROOF; it alone may succeed */
     int64_t   next_at, backoff, backoff_max, deadline, begun;
@@ -1067,7 +1068,6 @@ struct gci_link {
     bool     again;                     /* may be read on */
     gci_waiter wait;                    /* while it holds */
     int      at;                        /* its place among the neighbours in the routes, or -1 */
-    int64_t  asked_at;                  /* when control was asked for the connection */
     int      offences, failures;        /* connections that broke the rules; that could not be had, one after another */
     /* of a hop: sending */
     gci_waiter *waiters, **waiters_end, local; /* for room here; this rank's place among them */

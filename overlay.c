@@ -93,8 +93,6 @@ GCI void gci_overlay_ask(gci_overlay *o, int peer, int kind)
     gci_overlay_peer *p = &o->peer[peer];
     if (p->asked[kind] || !o->control)
         return;
-    if (kind == GCI_BACKBONE && p->hop)
-        p->hop->asked_at = o->sys->now(o->sys);
     p->asked[kind] = gci_control_connect(o->control, kind == GCI_OWN ? GCI_PURPOSE_DATA : GCI_PURPOSE_BACKBONE, peer,
                                          p->seen[kind]) == GC_OK;
     if (!p->asked[kind]) {
@@ -593,15 +591,14 @@ static void rank_goes(gci_overlay *o, int rank)
 
 /* ---- news ----------------------------------------------------------------------------------------------------- */
 
-/* Control could not connect to a neighbour. A link that fails again and again, or for long, goes down for all: then routes go
- * around it, and control knows whether that cuts somebody off. If control has no memory even for that, the pair gives up. */
+/* Control could not connect to a neighbour. A link that fails again and again goes down for all: then routes go around it, and
+ * control knows whether that cuts somebody off. If control has no memory even for that, the pair gives up. */
 static void hop_fails(gci_overlay *o, int peer, int code)
 {
     gci_overlay_peer *p = &o->peer[peer];
     if (!p->hop || !gci_hop_is_wanted(o, peer))
         return;
-    bool long_ago = o->sys->now(o->sys) - p->hop->asked_at >= o->peer_timeout;
-    p->hop->failures = p->hop->failures < FAILURES_MAX && long_ago ? FAILURES_MAX : p->hop->failures + 1;
+    p->hop->failures++;
     if (p->hop->failures == FAILURES_END || (p->hop->failures >= FAILURES_MAX && o->given)) {
         way_is_missing(o, peer, code);
         return;

@@ -154,7 +154,7 @@ static int finish_all(const job *j, pending *p, int n)
         for (int i = 0; i < n && !bad; i++) {
             bad = j->dies[p[i].peer] == dead ? finish(j, &p[i]) : 0;
         }
-        gct_require(!dead || since > j->begun + j->last_death || now() <= j->begun + j->last_death,
+        gct_require(!dead || !j->last_death || since > j->begun + j->last_death || now() <= j->begun + j->last_death,
                     "what involves the dead ended %.3f s after the start, but should by %.3f s", (double)(now() - j->begun) / 1e9,
                     (double)j->last_death / 1e9);
     }
