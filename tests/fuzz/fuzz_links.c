@@ -3,7 +3,7 @@
  * that read the same when written out again. Patterns are held against each other: it must end.
  * SPDX-License-Identifier: MIT
  *
- * covers: backbone.c ^(links_|gci_links_parse|gci_pattern_fits)
+ * covers: linksfile.c ^(links_|gci_links_parse|gci_pattern_fits)
  */
 #include "gridcomm_int.h"
 
