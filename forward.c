@@ -242,6 +242,7 @@ static bool link_fill(gci_overlay *o, gci_link *link)
     }
     return true;
 }
+
 /* `bytes` more have left: whole packets leave the queue, one by one, since each callback may disown what is behind. */
 static void link_sent(gci_overlay *o, gci_link *link, size_t bytes)
 {

@@ -323,6 +323,7 @@ typedef struct gci_require { char from[128], to[128], user[64]; } gci_require;
 /* GC_ERR_CONFIG, _NOMEM */
 GCI int  gci_links_parse(gci_env *, const char *text, size_t bytes, gci_require **out, int *n, char error_text[GCI_TEXT]);
 GCI bool gci_pattern_fits(const char *pattern, const char *text);
+GCI bool gci_pattern_part_fits(const char *pattern, size_t bytes, const char *text);    /* the pattern: so many bytes */
 
 /* ---- sched.c: schedules and the algorithms that emit them (pure) --------------------------------------------- */
 

@@ -175,14 +175,14 @@ GCI int gci_links_parse(gci_env *env, const char *text, size_t bytes, gci_requir
 }
 
 /* On a mismatch the last star takes one byte more: earlier stars need no second look, so it is O(pattern * text). */
-GCI bool gci_pattern_fits(const char *pattern, const char *text)
+GCI bool gci_pattern_part_fits(const char *pattern, size_t bytes, const char *text)
 {
-    const char *star = NULL, *retry = NULL;
+    const char *end = pattern + bytes, *star = NULL, *retry = NULL;
     while (*text) {
-        if (*pattern == '*') {
+        if (pattern < end && *pattern == '*') {
             star = ++pattern;
             retry = text;
-        } else if (*pattern && (*pattern == '?' || *pattern == *text)) {
+        } else if (pattern < end && (*pattern == '?' || *pattern == *text)) {
             pattern++;
             text++;
         } else if (star) {
@@ -191,5 +191,12 @@ GCI bool gci_pattern_fits(const char *pattern, const char *text)
         } else
             return false;
     }
-    return pattern[strspn(pattern, "*")] == 0;
+    while (pattern < end && *pattern == '*')
+        pattern++;
+    return pattern == end;
+}
+
+GCI bool gci_pattern_fits(const char *pattern, const char *text)
+{
+    return gci_pattern_part_fits(pattern, strlen(pattern), text);
 }

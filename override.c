@@ -9,28 +9,6 @@
  */
 #include "gridcomm_int.h"
 
-/* * stands for any characters, ? for one. */
-static bool override_glob(const char *pattern, size_t bytes, const char *name)
-{
-    const char *end = pattern + bytes, *star = NULL, *retry = name;
-
-    while (*name)
-        if (pattern < end && *pattern == '*') {
-            star = ++pattern;
-            retry = name;
-        } else if (pattern < end && (*pattern == '?' || *pattern == *name)) {
-            pattern++;
-            name++;
-        } else if (star) {
-            pattern = star;
-            name = ++retry;
-        } else
-            return false;
-    while (pattern < end && *pattern == '*')
-        pattern++;
-    return pattern == end;
-}
-
 static bool override_stays(const gci_ifaddr *a)
 {
     return a->flags & GCI_IF_LOOPBACK || gci_addr_is_loopback(&a->addr);
@@ -62,7 +40,7 @@ static bool override_named(const char *list, const char *name)
 {
     size_t bytes;
     for (; override_next_pattern(&list, &bytes); list += bytes)
-        if (override_glob(list, bytes, name))
+        if (gci_pattern_part_fits(list, bytes, name))
             return true;
     return false;
 }
@@ -78,7 +56,7 @@ GCI int gci_if_filter(const char *patterns, const char *host, gci_ifaddr *addr, 
     gci_text_begin(&t, error_text, GCI_TEXT);
     for (const char *at = list; override_next_pattern(&at, &bytes); at += bytes) {
         int i = 0;
-        while (i < n && !override_glob(at, bytes, addr[i].name))
+        while (i < n && !gci_pattern_part_fits(at, bytes, addr[i].name))
             i++;
         if (i == n && !memchr(at, '*', bytes) && !memchr(at, '?', bytes)) {
             gci_text_add(&t, "GRIDCOMM_IF: %s has no interface \"%.*s\" that is up and has an address; it has ", host,

@@ -10,6 +10,7 @@
  *     eth0~1.2.3.4   a link that does not        +1.2.3.4       what else could connect        ?1.2.3.4   a last resort
  */
 #include "gridcomm_int.h"
+#include "tests/unit/failing_alloc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -1015,18 +1016,6 @@ static void test_many_hosts(void **state)
     assert_true(b.tv_sec - a.tv_sec < 5);
     assert_int_equal(look_and_choose(s, &(gci_onlooker){ .host = 0 }, MANY - 1)->links, 3);
     gci_addrsel_free(&env, s);
-}
-
-static int allocations_left;
-
-static void *failing_alloc(void *user, void *old, size_t bytes)
-{
-    (void)user;
-    if (bytes == 0) {
-        free(old);
-        return NULL;
-    }
-    return allocations_left-- > 0 ? realloc(old, bytes) : NULL;
 }
 
 static void test_no_memory(void **state)

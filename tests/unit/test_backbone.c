@@ -5,6 +5,7 @@
  * how many graphs, topologies and worlds are drawn.
  */
 #include "gridcomm_int.h"
+#include "tests/unit/failing_alloc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -766,18 +767,6 @@ static void test_eight(void **state)
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
-
-static int allocations_left;
-
-static void *failing_alloc(void *user, void *old, size_t bytes)
-{
-    (void)user;
-    if (bytes == 0) {
-        free(old);
-        return NULL;
-    }
-    return allocations_left-- > 0 ? realloc(old, bytes) : NULL;
-}
 
 static int everything(gci_env *poor, const gci_topo *t)
 {

@@ -4,6 +4,7 @@
  * GCT_SEED replays the random part (large jobs, mixtures of in place and not).
  */
 #include "sched_check.h"
+#include "tests/unit/failing_alloc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -221,23 +222,11 @@ static void test_table(void **state)
 
 /* ---- out of memory ----------------------------------------------------------------------------------------------- */
 
-static int allocations_left;
-
-static void *scarce(void *user, void *old, size_t bytes)
-{
-    (void)user;
-    if (bytes == 0) {
-        free(old);
-        return NULL;
-    }
-    return allocations_left-- > 0 ? realloc(old, bytes) : NULL;
-}
-
 static void starve(const gci_algo *algo, int ranks)
 {
     gc_options options = GRIDCOMM_OPTIONS_INIT;
     gci_env poor;
-    options.alloc = scarce;
+    options.alloc = failing_alloc;
     gci_env_init(&poor, gci_sys_real(), &options);
     gci_call call = { .coll = algo->coll, .ranks = ranks, .bytes = 8, .elem_bytes = 8, .commutative = true, .associative = true };
     int err = GC_ERR_NOMEM;

@@ -4,6 +4,7 @@
  * GCT_SEED replays the random part; GCT_ROUNDS says how many topologies it draws.
  */
 #include "gridcomm_int.h"
+#include "tests/unit/failing_alloc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -184,18 +185,6 @@ static void test_large(void **state)
     assert_int_equal(t.clusters, 1 + 61 + 61 * 7 + 4270);
     check_shape(&t);
     gci_topo_free(&env, &t);
-}
-
-static int allocations_left;
-
-static void *failing_alloc(void *user, void *old, size_t bytes)
-{
-    (void)user;
-    if (bytes == 0) {
-        free(old);
-        return NULL;
-    }
-    return allocations_left-- > 0 ? realloc(old, bytes) : NULL;
 }
 
 static void test_no_memory(void **state)
