@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 
 # The rooms from the ground up; dist/gridcomm.c joins them in this order.
-ROOMS = sys text op topo route backbone mend linksfile sched boot addrsel override dial join life mesh control inbox link forward overlay drive comm request match p2p peers post message coll describe gridcomm
+ROOMS = sys netlink text op topo route backbone mend linksfile sched site boot addrsel override dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll describe gridcomm
 
 BUILD  ?= build
 CFLAGS ?= -O2 -g

@@ -5,8 +5,9 @@
  * Goals in this order: a connection; as many links as there are NICs, no two on one NIC; no probing.
  *
  *   1. Collisions, once for the whole job. A private network in which two hosts export one address is forbidden (docker0,
- *      virbr0, two labs of the same numbers): an address in it does not say which host is meant. Networks at different known
- *      sites are different networks; a host whose site is unknown may be anywhere and so collides with every site. Any other
+ *      virbr0, two labs of the same numbers): an address in it does not say which host is meant. This counts within a site
+ *      (site.c), so that both labs keep their network; a host whose site is unknown may be anywhere and so collides with every
+ *      site. Between two sites such a network is never used, and one without collisions may be: see sel_judge_near. Any other
  *      address that two hosts export (a slip, anycast) is itself never a target, but its network is as good as before.
  *   2. One problem for both ends of a pair. Rows are the interfaces of the host with the lower identity, columns the other's;
  *      the best pair of addresses makes the edge. What goes in is what both know: cards, collisions, sites. The answer is the
@@ -27,36 +28,6 @@
 #include "gridcomm_int.h"
 
 /* ---- addresses ----------------------------------------------------------------------------------------------------- */
-
-/* Documentation and benchmark networks count as public, for which they only ever stand in. */
-static enum gci_class sel_class4(const uint8_t *ip)
-{
-    if (ip[0] == 0 || ip[0] == 127 || ip[0] >= 224)
-        return GCI_CLASS_NOWHERE;             /* this network, loopback, multicast, reserved, broadcast */
-    if (ip[0] == 169 && ip[1] == 254)
-        return GCI_CLASS_LINK_LOCAL;
-    if (ip[0] == 10 || (ip[0] == 172 && (ip[1] & 0xf0) == 16) || (ip[0] == 192 && ip[1] == 168)     /* RFC 1918 */
-        || (ip[0] == 100 && (ip[1] & 0xc0) == 64)                                                   /* RFC 6598 */
-        || (ip[0] == 192 && ip[1] == 0 && ip[2] == 0))          /* RFC 6890: every DS-Lite host has the same */
-        return GCI_CLASS_PRIVATE;
-    return GCI_CLASS_PUBLIC;
-}
-
-static enum gci_class sel_class6(const uint8_t *ip)
-{
-    if (ip[0] <= 1 || ip[0] == 0xff)
-        return GCI_CLASS_NOWHERE;             /* unspecified, loopback, mapped IPv4, discard; multicast */
-    if (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80)
-        return GCI_CLASS_LINK_LOCAL;
-    if ((ip[0] & 0xfe) == 0xfc || (ip[0] == 0xfe && (ip[1] & 0xc0) == 0xc0))
-        return GCI_CLASS_PRIVATE;             /* RFC 4193; site-local of old */
-    return GCI_CLASS_PUBLIC;
-}
-
-GCI enum gci_class gci_addr_class(const gci_addr *a)
-{
-    return a->family == 4 ? sel_class4(a->ip) : a->family == 6 ? sel_class6(a->ip) : GCI_CLASS_NOWHERE;
-}
 
 static enum gci_class sel_class(const gci_ifaddr *a)
 {
@@ -104,7 +75,6 @@ static int sel_addrs(const gci_host *h)
 
 typedef struct sel_census {
     const gci_host *host;
-    const uint64_t *site;
     const int32_t  *first;      /* [hosts] number of its first address */
     uint8_t *mark;              /* [n] of each address */
     int32_t *at;                /* [n] its host */
@@ -119,7 +89,7 @@ enum sel_by { SEL_BY_ADDRESS, SEL_BY_ADDRESS_AT_SITE, SEL_BY_NETWORK, SEL_BY_NET
 
 static uint64_t sel_site(const sel_census *c, int32_t i)
 {
-    return c->site ? c->site[c->at[i]] : 0;
+    return c->host[c->at[i]].site;
 }
 
 static const gci_ifaddr *sel_ifaddr(const sel_census *c, int32_t i)
@@ -168,13 +138,19 @@ static void sel_group(sel_census *c, enum sel_by by)
     }
 }
 
+/* A host stands twice if ranks of it are reached at ports of their own. */
+static bool sel_one_host(const sel_census *c, int a, int b)
+{
+    return a == b || strcmp(c->host[a].id, c->host[b].id) == 0;
+}
+
 /* Every address of a group gets `then`, if any of the group has `given` (0: if two hosts are in it). How many did. */
 static uint32_t sel_spread(sel_census *c, uint8_t given, uint8_t then)
 {
     uint32_t count = 0;
     memset(c->hit, 0, c->n * sizeof *c->hit);
     for (uint32_t i = 0; i < c->n; i++)
-        if (given ? (c->mark[i] & given) != 0 : c->at[i] != c->at[c->like[i]])
+        if (given ? (c->mark[i] & given) != 0 : !sel_one_host(c, c->at[i], c->at[c->like[i]]))
             c->hit[c->like[i]] = true;
     for (uint32_t i = 0; i < c->n; i++)
         if (c->hit[c->like[i]]) {
@@ -226,6 +202,7 @@ typedef struct sel_addr {
     /* theirs, as seen from here */
     bool     own, used, asked;
     bool     on_link;           /* in a network of this host's */
+    bool     tunnel;            /* of a point-to-point interface */
     uint8_t  barred;            /* a private one that must not be looked for beyond its network: enum gci_why; 0: it may */
     uint8_t  quality, why;      /* the best that it has with any address of this host */
     gci_route_answer answer;
@@ -247,7 +224,6 @@ typedef struct sel_edge { uint32_t best; uint8_t a, b, why; } sel_edge;
 
 struct gci_addrsel {
     const gci_host *host;
-    const uint64_t *site;
     int       hosts;
     int32_t  *first;            /* [hosts + 1] number of its first address */
     uint8_t  *mark;             /* [addresses] */
@@ -265,7 +241,7 @@ struct gci_addrsel {
 
 static int sel_take_census(gci_env *env, gci_addrsel *s)
 {
-    sel_census c = { .host = s->host, .site = s->site, .first = s->first, .mark = s->mark, .n = (uint32_t)s->first[s->hosts] };
+    sel_census c = { .host = s->host, .first = s->first, .mark = s->mark, .n = (uint32_t)s->first[s->hosts] };
     uint32_t slots = 16;
 
     while (slots < 2 * c.n)
@@ -284,14 +260,13 @@ static int sel_take_census(gci_env *env, gci_addrsel *s)
     return GC_OK;
 }
 
-GCI int gci_addrsel_make(gci_env *env, const gci_host *host, int hosts, const uint64_t *site, gci_addrsel **out)
+GCI int gci_addrsel_make(gci_env *env, const gci_host *host, int hosts, gci_addrsel **out)
 {
     gci_addrsel *s = *out = gci_alloc(env, sizeof *s);
 
     if (!s)
         return GC_ERR_NOMEM;
     s->host = host;
-    s->site = site;
     s->hosts = hosts;
     if ((s->first = gci_alloc(env, ((size_t)hosts + 1) * sizeof *s->first)))
         for (int h = 0; h < hosts; h++)
@@ -329,7 +304,7 @@ static uint8_t sel_nic_of(sel_side *side, const gci_ifaddr *a)
 static void sel_look_at(const gci_addrsel *s, int number, sel_side *side)
 {
     side->host = &s->host[number];
-    side->site = s->site ? s->site[number] : 0;
+    side->site = side->host->site;
     side->addrs = side->nics = 0;
     for (int i = 0; i < sel_addrs(side->host); i++) {
         const gci_ifaddr *a = &side->host->addr[i];
@@ -340,6 +315,7 @@ static void sel_look_at(const gci_addrsel *s, int number, sel_side *side)
         side->addr[side->addrs++] = (sel_addr){
             .ip = sel_ip_of(&a->addr), .mask = sel_mask(sel_whole, a->prefix ? a->prefix : 128), .family = a->addr.family,
             .prefix = a->prefix, .class = (uint8_t)class, .mark = mark, .nic = nic, .from = (uint8_t)i,
+            .tunnel = (a->flags & GCI_IF_POINT_TO_POINT) != 0,
             .dislike = (uint8_t)((a->flags & GCI_IF_TEMPORARY ? 1 : 0) + (a->flags & GCI_IF_DEPRECATED ? 2 : 0)) };
     }
 }
@@ -367,7 +343,7 @@ static bool sel_elsewhere(const gci_addrsel *s)
 /* What all addresses of this host mean for one of theirs: the kernel looks for it in a network of its own that has it. */
 static void sel_bar(const gci_addrsel *s, sel_addr *to)
 {
-    bool elsewhere = sel_elsewhere(s), trap = false;
+    bool elsewhere = sel_elsewhere(s), trap = false, rotten = (to->mark & SEL_ROTTEN) != 0;
     if (to->class != GCI_CLASS_PRIVATE)
         return;
     for (int i = 0; i < s->mine.addrs; i++) {
@@ -375,25 +351,38 @@ static void sel_bar(const gci_addrsel *s, sel_addr *to)
         if (a->family == to->family && sel_within(a, to)) {
             to->on_link = true;
             trap |= (a->mark & SEL_FORBIDDEN) != 0;
+            rotten |= (a->mark & SEL_ROTTEN) != 0;
         }
     }
     if (to->mark & SEL_FORBIDDEN || trap)
         to->barred = GCI_WHY_COLLISION;
-    else if (elsewhere && to->on_link)
+    else if (elsewhere && to->on_link && rotten)
         to->barred = GCI_WHY_OTHER_SITE;
     else if (elsewhere && to->mark & SEL_SHARED)        /* outside its site it could be either host */
         to->barred = GCI_WHY_SHARED;
 }
 
+/* On one network, by its name. Between two sites these may be two networks of one name; that they are is certain enough if some
+ * address is used in both. If none is, they may also be two parts of one site: racks with routers of their own, a NAT that has
+ * several addresses. A NAT tells more for the former, so what stands behind one is tried last; a tunnel is there to lead
+ * to other sites. */
+static unsigned sel_judge_near(const gci_addrsel *s, const sel_addr *mine, const sel_addr *theirs)
+{
+    uint8_t marks = mine->mark | theirs->mark;
+    if (marks & SEL_FORBIDDEN)
+        return SEL_VERDICT(GCI_QUALITY_NONE, GCI_WHY_COLLISION);
+    if (sel_elsewhere(s) && marks & SEL_ROTTEN)
+        return SEL_VERDICT(GCI_QUALITY_NONE, GCI_WHY_OTHER_SITE);
+    if (sel_elsewhere(s) && (s->mine.site | s->theirs.site) & GCI_SITE_NAT && !(mine->tunnel && theirs->tunnel))
+        return SEL_VERDICT(GCI_QUALITY_FAR, GCI_WHY_OTHER_SITE);
+    return SEL_VERDICT(GCI_QUALITY_PRIVATE, GCI_WHY_OTHERS);
+}
+
 static unsigned sel_judge_private(const gci_addrsel *s, const sel_addr *mine, const sel_addr *theirs, bool near)
 {
-    if (!near)
-        return theirs->barred ? SEL_VERDICT(GCI_QUALITY_NONE, theirs->barred) : SEL_FAR;
-    if ((mine->mark | theirs->mark) & SEL_FORBIDDEN)
-        return SEL_VERDICT(GCI_QUALITY_NONE, GCI_WHY_COLLISION);
-    if (sel_elsewhere(s))               /* two networks of one name */
-        return SEL_VERDICT(GCI_QUALITY_NONE, GCI_WHY_OTHER_SITE);
-    return SEL_VERDICT(GCI_QUALITY_PRIVATE, GCI_WHY_OTHERS);
+    if (near)
+        return sel_judge_near(s, mine, theirs);
+    return theirs->barred ? SEL_VERDICT(GCI_QUALITY_NONE, theirs->barred) : SEL_FAR;
 }
 
 /* A pair of addresses, by what both ends know. From GCI_QUALITY_PRIVATE on it is the same from either end. */
@@ -580,8 +569,10 @@ static gci_route_answer sel_guess(const gci_addrsel *s, const sel_addr *to)
 static const gci_route_answer *sel_ask(const gci_addrsel *s, sel_addr *to)
 {
     gci_addr addr = sel_addr_to(s, &s->theirs, to);
-    if (!to->asked)
-        to->answer = s->look.route ? s->look.route(s->look.user, &addr, 0) : sel_guess(s, to);
+    if (!to->asked && s->look.sys)
+        to->answer = s->look.sys->route(s->look.sys, &addr, 0);
+    if (!to->asked && to->answer.kind == GCI_ROUTE_UNKNOWN)
+        to->answer = sel_guess(s, to);
     to->asked = true;
     return &to->answer;
 }
@@ -589,9 +580,9 @@ static const gci_route_answer *sel_ask(const gci_addrsel *s, sel_addr *to)
 static bool sel_bound(const gci_addrsel *s, const sel_addr *to, uint32_t index)
 {
     gci_addr addr = sel_addr_to(s, &s->theirs, to);
-    if (!s->look.route || !s->look.can_bind)
+    if (!s->look.sys)
         return false;
-    gci_route_answer a = s->look.route(s->look.user, &addr, index);
+    gci_route_answer a = s->look.sys->route(s->look.sys, &addr, index);
     return a.kind >= GCI_ROUTE_DEFAULT && a.index == index;
 }
 
@@ -912,40 +903,49 @@ static void sel_tell_addr(gci_text *t, const sel_side *side, const sel_addr *a)
 }
 
 /* Some other host that exports the address; for texts only. */
-static const char *sel_twin(const gci_addrsel *s, const sel_side *side, const sel_addr *a)
+static const char *sel_twin(const gci_addrsel *s, int host, int number)
 {
-    const gci_addr *addr = &side->host->addr[a->from].addr;
+    const gci_addr *addr = &s->host[host].addr[number].addr;
     for (int h = 0; h < s->hosts; h++)
-        for (int i = 0; i < sel_addrs(&s->host[h]) && &s->host[h] != side->host; i++)
+        for (int i = 0; i < sel_addrs(&s->host[h]) && h != host; i++)
             if (gci_addr_equal(&s->host[h].addr[i].addr, addr) && s->host[h].addr[i].addr.port == addr->port)
                 return s->host[h].name;
     return "another host";
 }
 
-static void sel_tell_side(const gci_addrsel *s, const sel_side *side, gci_text *t)
+GCI void gci_addrsel_tell_address(const gci_addrsel *s, int host, int i, gci_text *t)
 {
     static const char *const class_text[] = { "of no use", "link-local", "private", "public" };
+    const gci_ifaddr *a = &s->host[host].addr[i];
+    uint8_t mark = s->mark[s->first[host] + i];
+    enum gci_class class = sel_class(a);
+    char text[GCI_ADDR_TEXT];
+    gci_addr addr = a->addr;
 
+    addr.scope = 0;
+    gci_text_add(t, "%s/%u %s%s%s", gci_addr_text(&addr, text), (unsigned)a->prefix, class_text[class],
+        a->flags & GCI_IF_DEPRECATED ? ", deprecated" : "", a->flags & GCI_IF_TEMPORARY ? ", temporary" : "");
+    if (mark & SEL_SHARED)
+        gci_text_add(t, ", also of %s", sel_twin(s, host, i));
+    if (class == GCI_CLASS_PRIVATE && mark & SEL_FORBIDDEN)
+        gci_text_add(t, ", network forbidden");
+}
+
+static void sel_tell_side(const gci_addrsel *s, const sel_side *side, gci_text *t)
+{
     gci_text_add(t, "%s", side->host->name);
-    gci_text_add(t, side->site ? ", site %016llx\n" : ", at an unknown site\n", (unsigned long long)side->site);
+    gci_text_add(t, side->site ? ", site %llu%s\n" : ", at an unknown site\n", (unsigned long long)(side->site & ~GCI_SITE_NAT),
+        side->site & GCI_SITE_NAT ? ", behind a NAT" : "");
     for (int i = 0; i < side->nics; i++) {
         const gci_ifaddr *first = side->nic[i].first;
         gci_text_add(t, "  %s", first->name);
         gci_text_add(t, first->speed ? ", %u Mbit/s\n" : "\n", (unsigned)first->speed);
-        for (int b = 0; b < side->addrs; b++) {
-            const sel_addr *a = &side->addr[b];
-            if (a->nic != i)
-                continue;
-            gci_text_add(t, "    ");
-            sel_tell_addr(t, side, a);
-            gci_text_add(t, " %s%s%s", class_text[a->class], a->dislike & 2 ? ", deprecated" : "",
-                a->dislike & 1 ? ", temporary" : "");
-            if (a->mark & SEL_SHARED)
-                gci_text_add(t, ", also of %s", sel_twin(s, side, a));
-            if (a->class == GCI_CLASS_PRIVATE && a->mark & SEL_FORBIDDEN)
-                gci_text_add(t, ", network forbidden");
-            gci_text_add(t, "\n");
-        }
+        for (int b = 0; b < side->addrs; b++)
+            if (side->addr[b].nic == i) {
+                gci_text_add(t, "    ");
+                gci_addrsel_tell_address(s, (int)(side->host - s->host), side->addr[b].from, t);
+                gci_text_add(t, "\n");
+            }
     }
 }
 
@@ -991,6 +991,36 @@ GCI void gci_addrsel_explain(gci_addrsel *s, gci_text *t)
         gci_text_add(t, "  none\n");
 }
 
+/* Why nothing better than link-local addresses joins two interfaces. */
+static void sel_no_better(const gci_addrsel *s, int mine, int theirs, gci_edge_view *e)
+{
+    e->why = GCI_WHY_FAMILY;
+    for (int i = 0; i < s->mine.addrs; i++)
+        for (int b = 0; b < s->theirs.addrs; b++) {
+            const sel_addr *x = &s->mine.addr[i], *y = &s->theirs.addr[b];
+            if (x->nic != mine || y->nic != theirs || x->family != y->family)
+                continue;
+            bool near = sel_near(x, y);
+            unsigned verdict = sel_judge(s, x, y, near);
+            if (verdict < SEL_VERDICT(GCI_QUALITY_LINK_LOCAL, 0)) {
+                e->why = verdict > e->why ? (uint8_t)verdict : e->why;
+                e->near |= near;
+            }
+        }
+}
+
+GCI bool gci_addrsel_edge(gci_addrsel *s, int mine, int theirs, gci_edge_view *out)
+{
+    if (s->low == s->high || mine >= s->mine.nics || theirs >= s->theirs.nics)
+        return false;
+    const sel_edge *e = sel_edge_at(s, mine, theirs);
+    *out = (gci_edge_view){ .my_name = sel_nic_name(&s->mine, mine), .their_name = sel_nic_name(&s->theirs, theirs),
+                            .quality = (uint8_t)sel_quality(e), .why = e->why };
+    if (out->quality <= GCI_QUALITY_LINK_LOCAL && e->why <= GCI_WHY_LINK_LOCAL)
+        sel_no_better(s, mine, theirs, out);
+    return true;
+}
+
 /* At most as many addresses as a line bears. */
 static void sel_tell_offer(gci_text *t, const sel_side *side)
 {
@@ -1012,7 +1042,8 @@ GCI void gci_addrsel_nothing(const gci_addrsel *s, gci_text *t)
 {
     enum gci_why why = GCI_WHY_FAMILY;
     for (int i = 0; i < s->theirs.addrs; i++)
-        why = s->theirs.addr[i].why > why ? s->theirs.addr[i].why : why;
+        if (s->theirs.addr[i].why > why && s->theirs.addr[i].why != GCI_WHY_LINK_LOCAL)
+            why = s->theirs.addr[i].why;
     gci_text_add(t, "%s cannot connect to %s", s->mine.host->name, s->theirs.host->name);
     if (s->mine.addrs && s->theirs.addrs)
         gci_text_add(t, ", %s", sel_why_text[why]);

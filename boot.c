@@ -8,7 +8,8 @@
  *
  * Cards. A process tells about its host (identity, addresses) and itself (port, byte order, cluster). In the table of all
  * cards a host stands once and ranks refer to it. Everything decoded comes from outside: every length and range is
- * checked before it is used, and memory is asked for only in proportion to the bytes that are there.
+ * checked before it is used, and memory is asked for only in proportion to the bytes that are there. Rank 0 adds where each
+ * host is, as far as site.c can tell from what the cards say and from where they came.
  *
  * Handshake. Four messages of fixed length prove to both sides that the other knows the job key: each sends a nonce and
  * an HMAC-SHA-256 over a label of its role and the whole transcript (both nonces, purpose, job, both ranks). The labels
@@ -345,9 +346,9 @@ static void boot_get_text(boot_reader *r, char *text, size_t room, size_t bytes)
 
 /* ---- cards ------------------------------------------------------------------------------------------------------ */
 
-enum { CARD_HEAD_BYTES = 8, CARD_ADDR_LEAST = 16 };     /* wire bytes: before the texts; of the shortest address */
+enum { CARD_ADDR_LEAST = 18 };      /* wire bytes of the shortest address */
 
-/*   0 family  1 prefix  2 flags  3 bytes of name  4 index  8 speed  12 ip (4, or 16 and scope 4)  name */
+/*   0 family  1 prefix  2 flags  3 bytes of name  4 index  8 speed  12 port  14 ip (4, or 16 and scope 4)  name */
 static void card_put_addr(boot_writer *w, const gci_ifaddr *a)
 {
     size_t name = strnlen(a->name, sizeof a->name - 1);
@@ -358,6 +359,7 @@ static void card_put_addr(boot_writer *w, const gci_ifaddr *a)
     boot_put8(w, (uint8_t)name);
     boot_put32(w, a->index);
     boot_put32(w, a->speed);
+    boot_put16(w, a->addr.port);
     boot_put(w, a->addr.ip, a->addr.family == 4 ? 4 : 16);
     if (a->addr.family == 6)
         boot_put32(w, a->addr.scope);
@@ -375,6 +377,7 @@ static void card_get_addr(boot_reader *r, gci_ifaddr *a)
     name = boot_get8(r);
     a->index = boot_get32(r);
     a->speed = boot_get32(r);
+    a->addr.port = boot_get16(r);
     if ((a->addr.family != 4 && a->addr.family != 6) || a->prefix > (a->addr.family == 4 ? 32 : 128)) {
         r->bad = true;
         return;
@@ -385,11 +388,6 @@ static void card_get_addr(boot_reader *r, gci_ifaddr *a)
     boot_get_text(r, a->name, sizeof a->name, name);
 }
 
-static bool boot_is_link_local(const gci_addr *a)
-{
-    return a->family == 4 ? a->ip[0] == 169 && a->ip[1] == 254 : a->ip[0] == 0xfe && (a->ip[1] & 0xc0) == 0x80;
-}
-
 /* A kernel takes nearly any bytes for the name of a host or an interface. */
 static void card_put_name(char *to, size_t room, const char *name)
 {
@@ -397,6 +395,56 @@ static void card_put_name(char *to, size_t room, const char *name)
     for (; i + 1 < room && name[i]; i++)
         to[i] = name[i] > ' ' && name[i] <= '~' ? name[i] : '?';
     to[i] = 0;
+}
+
+static int card_dislike(const gci_ifaddr *a)
+{
+    return (a->flags & GCI_IF_TEMPORARY ? 1 : 0) + (a->flags & GCI_IF_DEPRECATED ? 2 : 0);
+}
+
+/* Who has many addresses tells those of the first turns. In the first, each interface has its best of each family; link-local
+ * ones have the last turns. -1: it is never told. */
+enum { CARD_TURNS = 2 * GCI_IFADDRS_MAX };
+static int card_turn(const gci_ifaddr *addr, int n, int which)
+{
+    const gci_ifaddr *a = &addr[which];
+    bool local = gci_addr_class(&a->addr) == GCI_CLASS_LINK_LOCAL;
+    int turn = local ? GCI_IFADDRS_MAX : 0;
+
+    if (a->flags & (GCI_IF_LOOPBACK | GCI_IF_IDLE) || gci_addr_is_loopback(&a->addr))
+        return -1;
+    for (int i = 0; i < n; i++) {
+        const gci_ifaddr *b = &addr[i];
+        int worse = card_dislike(a) - card_dislike(b);
+        if (b->index == a->index && b->addr.family == a->addr.family && (worse > 0 || (worse == 0 && i < which))
+            && (gci_addr_class(&b->addr) == GCI_CLASS_LINK_LOCAL) == local)
+            turn++;
+    }
+    return turn;
+}
+
+/* In the order given, link-local ones last. */
+static void card_fill_addrs(gci_full_card *card, const gci_ifaddr *addr, int n)
+{
+    int turn[GCI_IFADDRS_MAX], left = GCI_CARD_ADDRS_MAX;
+    bool told[GCI_IFADDRS_MAX] = { false };
+
+    n = n < GCI_IFADDRS_MAX ? n : GCI_IFADDRS_MAX;
+    for (int i = 0; i < n; i++)
+        turn[i] = card_turn(addr, n, i);
+    for (int t = 0; t < CARD_TURNS; t++)
+        for (int i = 0; i < n && left; i++)
+            if (turn[i] == t) {
+                told[i] = true;
+                left--;
+            }
+    for (int local = 0; local < 2; local++)
+        for (int i = 0; i < n; i++)
+            if (told[i] && (turn[i] >= GCI_IFADDRS_MAX) == (local == 1)) {
+                gci_ifaddr *to = &card->addr[card->addrs++];
+                *to = addr[i];
+                card_put_name(to->name, sizeof to->name, addr[i].name);
+            }
 }
 
 GCI void gci_card_fill(gci_full_card *card, const char *id, const char *name, const char *cluster, uint16_t port,
@@ -410,17 +458,11 @@ GCI void gci_card_fill(gci_full_card *card, const char *id, const char *name, co
     snprintf(card->cluster, sizeof card->cluster, "%s", cluster);
     card->port = port;
     card->big_endian = *(const uint8_t *)&probe == 0;
-    for (int local = 0; local < 2; local++)
-        for (int i = 0; i < n && card->addrs < GCI_CARD_ADDRS_MAX; i++) {
-            const gci_ifaddr *a = &addr[i];
-            if (a->flags & GCI_IF_LOOPBACK || gci_addr_is_loopback(&a->addr) || boot_is_link_local(&a->addr) != (local == 1))
-                continue;
-            card->addr[card->addrs] = *a;
-            card_put_name(card->addr[card->addrs++].name, sizeof a->name, a->name);
-        }
+    card_fill_addrs(card, addr, n);
 }
 
-/*   0 version  2 port  4 big endian  5 bytes of id  6 of name  7 of cluster  8 addresses  9 id  name  cluster  addresses */
+/*   0 version  2 port  4 big endian  5 bytes of id  6 of name  7 of cluster  8 addresses  9 gate  17 site
+ *  25 id  name  cluster  addresses */
 GCI size_t gci_card_encode(const gci_full_card *card, uint8_t out[GCI_CARD_BYTES_MAX])
 {
     boot_writer w = { out, 0 };
@@ -432,6 +474,8 @@ GCI size_t gci_card_encode(const gci_full_card *card, uint8_t out[GCI_CARD_BYTES
     boot_put8(&w, (uint8_t)strlen(card->name));
     boot_put8(&w, (uint8_t)strlen(card->cluster));
     boot_put8(&w, (uint8_t)card->addrs);
+    boot_put64(&w, card->gate);
+    boot_put64(&w, card->site);
     boot_put(&w, card->id, strlen(card->id));
     boot_put(&w, card->name, strlen(card->name));
     boot_put(&w, card->cluster, strlen(card->cluster));
@@ -453,6 +497,8 @@ GCI int gci_card_decode(gci_full_card *card, const uint8_t *data, size_t bytes)
     name = boot_get8(&r);
     cluster = boot_get8(&r);
     addrs = boot_get8(&r);
+    card->gate = boot_get64(&r);
+    card->site = boot_get64(&r);
     if (r.bad || version != GCI_PROTOCOL_VERSION || !card->port || card->big_endian > 1 || !id || addrs > GCI_CARD_ADDRS_MAX)
         return GC_ERR_PROTOCOL;
     boot_get_text(&r, card->id, sizeof card->id, id);
@@ -470,14 +516,17 @@ GCI int gci_card_decode(gci_full_card *card, const uint8_t *data, size_t bytes)
 
 /* Wire form, sizes first so that memory is asked for once and never for more than the bytes there can fill:
  *   0 version  2 zero  4 ranks  8 hosts  12 addresses  16 bytes of clusters  20 zero  24 job
- *   hosts:    bytes of id, of name, addresses, id, name, addresses
+ *   hosts:    bytes of id, of name, addresses, site 8, id, name, addresses
  *   clusters: texts, each with its end
  *   ranks:    host 4, place of the cluster text 4, port 2, big endian 1, zero 1 */
-enum { TABLE_HEAD_BYTES = 32, TABLE_HOST_LEAST = 4, TABLE_RANK_BYTES = 12,
-       TABLE_HOST_MOST = 3 + GCI_HOST_ID_BYTES + GCI_HOST_NAME_BYTES + GCI_CARD_ADDRS_MAX * 48, TABLE_FAN = 8 };
+enum { TABLE_HEAD_BYTES = 32, TABLE_HOST_LEAST = 12, TABLE_RANK_BYTES = 12,
+       TABLE_HOST_MOST = 11 + GCI_HOST_ID_BYTES + GCI_HOST_NAME_BYTES + GCI_CARD_ADDRS_MAX * GCI_CARD_ADDR_BYTES_MAX,
+       TABLE_FAN = 8 };
 
-_Static_assert(sizeof(gci_host) + GCI_CARD_ADDRS_MAX * sizeof(gci_ifaddr) + sizeof(gci_card) + GCI_CLUSTER_MAX <= 1024 + 512,
-               "a table fits into 512 B * ranks + 1 KiB * hosts");
+/* Hosts as people have them stay within 1 KiB each. */
+_Static_assert(sizeof(gci_card) + GCI_CLUSTER_MAX <= 512 && sizeof(gci_host) + 16 * sizeof(gci_ifaddr) <= 1024
+               && sizeof(gci_host) + GCI_CARD_ADDRS_MAX * sizeof(gci_ifaddr) <= 2304,
+               "a table fits into 512 B * ranks + 1 KiB * hosts of up to 16 addresses + 2.25 KiB * hosts of up to 40");
 
 GCI void gci_table_free(gci_env *env, gci_table *t)
 {
@@ -519,6 +568,18 @@ static uint64_t table_hash(const char *text)
     return h;
 }
 
+/* Of a container's ranks each may be reached at a port that is mapped for it alone (GRIDCOMM_ADVERTISE). Then they do not share
+ * an entry. */
+static bool table_same_addresses(const gci_full_card *a, const gci_full_card *b)
+{
+    bool mapped = false, same = a->addrs == b->addrs;
+    for (int i = 0; i < a->addrs || i < b->addrs; i++) {
+        mapped = mapped || (i < a->addrs && a->addr[i].addr.port) || (i < b->addrs && b->addr[i].addr.port);
+        same = same && gci_addr_equal(&a->addr[i].addr, &b->addr[i].addr) && a->addr[i].addr.port == b->addr[i].addr.port;
+    }
+    return same || !mapped;
+}
+
 static int table_find_host(const table_draft *draft, int hosts, uint8_t *const card[], const size_t bytes[],
                            const gci_full_card *c)
 {
@@ -527,7 +588,7 @@ static int table_find_host(const table_draft *draft, int hosts, uint8_t *const c
 
     for (int h = 0; h < hosts; h++)
         if (draft[h].hash == hash && gci_card_decode(&other, card[draft[h].first], bytes[draft[h].first]) == GC_OK
-            && strcmp(other.id, c->id) == 0)
+            && strcmp(other.id, c->id) == 0 && table_same_addresses(&other, c))
             return h;
     return -1;
 }
@@ -567,22 +628,44 @@ static int table_count(int ranks, uint8_t *const card[], const size_t bytes[], t
     return GC_OK;
 }
 
-GCI int gci_table_gather(gci_env *env, uint64_t job, int ranks, uint8_t *const card[], const size_t bytes[], gci_table *t)
+/* A host may have been seen at several addresses, one for each of its ranks: one that is not its own says most. */
+static void table_see(gci_whereabouts *w, const gci_addr *seen)
 {
-    table_draft *draft = gci_alloc(env, (size_t)ranks * sizeof *draft);
-    size_t addrs, cluster_bytes, used = 0;
-    gci_full_card c;
-    gci_ifaddr *addr;
-    int hosts, err;
+    bool own = false;
+    for (int i = 0; i < w->addrs; i++)
+        own = own || gci_addr_equal(&w->addr[i].addr, seen);
+    if (seen->family && !gci_addr_is_loopback(seen) && (!w->seen.family || !own))
+        w->seen = *seen;
+}
 
-    memset(t, 0, sizeof *t);
-    if (!draft)
+static int table_find_sites(gci_env *env, gci_table *t, const uint64_t gate[], const gci_addr seen[])
+{
+    size_t n = (size_t)t->hosts;
+    gci_whereabouts *where = gci_alloc(env, n * (sizeof *where + sizeof(uint64_t)));
+    uint64_t *site;
+    int err;
+
+    if (!where)
         return GC_ERR_NOMEM;
-    if ((err = table_count(ranks, card, bytes, draft, &hosts, &addrs, &cluster_bytes)) < 0
-        || (err = table_alloc(env, t, ranks, hosts, addrs, cluster_bytes, &addr)) < 0)
-        goto end;
-    t->job = job;
-    for (int r = 0; r < ranks; r++) {
+    site = (uint64_t *)(void *)(where + n);
+    for (int h = 0; h < t->hosts; h++)
+        where[h] = (gci_whereabouts){ .addr = t->host[h].addr, .addrs = t->host[h].addrs, .gate = gate[h] };
+    for (int r = 0; r < t->ranks; r++)
+        table_see(&where[t->card[r].host], &seen[r]);
+    err = gci_sites(env, where, t->hosts, site);
+    for (int h = 0; h < t->hosts && err >= 0; h++)
+        t->host[h].site = site[h];
+    gci_free(env, where);
+    return err;
+}
+
+static void table_fill(gci_table *t, const table_draft *draft, uint8_t *const card[], const size_t bytes[], gci_ifaddr *addr,
+                       uint64_t gate[])
+{
+    size_t used = 0;
+    gci_full_card c;
+
+    for (int r = 0; r < t->ranks; r++) {
         int h = draft[r].host;
         gci_card_decode(&c, card[r], bytes[r]);         /* has succeeded before */
         t->card[r] = (gci_card){ .host = h, .port = c.port, .big_endian = c.big_endian,
@@ -595,9 +678,32 @@ GCI int gci_table_gather(gci_env *env, uint64_t job, int ranks, uint8_t *const c
         t->host[h].addrs = c.addrs;
         t->host[h].addr = addr;
         addr += c.addrs;
+        gate[h] = c.gate;
     }
+}
+
+GCI int gci_table_gather(gci_env *env, uint64_t job, int ranks, uint8_t *const card[], const size_t bytes[],
+                         const gci_addr seen[], gci_table *t)
+{
+    uint64_t *gate = gci_alloc(env, (size_t)ranks * (sizeof *gate + sizeof(table_draft)));
+    table_draft *draft;
+    size_t addrs, cluster_bytes;
+    gci_ifaddr *addr;
+    int hosts, err;
+
+    memset(t, 0, sizeof *t);
+    if (!gate)
+        return GC_ERR_NOMEM;
+    draft = (table_draft *)(void *)(gate + ranks);
+    if ((err = table_count(ranks, card, bytes, draft, &hosts, &addrs, &cluster_bytes)) < 0
+        || (err = table_alloc(env, t, ranks, hosts, addrs, cluster_bytes, &addr)) < 0)
+        goto end;
+    t->job = job;
+    table_fill(t, draft, card, bytes, addr, gate);
+    if ((err = table_find_sites(env, t, gate, seen)) < 0)
+        gci_table_free(env, t);
 end:
-    gci_free(env, draft);
+    gci_free(env, gate);
     return err;
 }
 
@@ -628,6 +734,7 @@ GCI size_t gci_table_encode(const gci_table *t, uint8_t *out)
         boot_put8(&w, (uint8_t)strlen(t->host[h].id));
         boot_put8(&w, (uint8_t)strlen(t->host[h].name));
         boot_put8(&w, (uint8_t)t->host[h].addrs);
+        boot_put64(&w, t->host[h].site);
         boot_put(&w, t->host[h].id, strlen(t->host[h].id));
         boot_put(&w, t->host[h].name, strlen(t->host[h].name));
         for (int i = 0; i < t->host[h].addrs; i++)
@@ -652,6 +759,7 @@ static int table_get_hosts(boot_reader *r, gci_table *t, gci_ifaddr *addr, size_
 {
     for (int h = 0; h < t->hosts && !r->bad; h++) {
         unsigned id = boot_get8(r), name = boot_get8(r), n = boot_get8(r);
+        t->host[h].site = boot_get64(r);
         boot_get_text(r, t->host[h].id, sizeof t->host[h].id, id);
         boot_get_text(r, t->host[h].name, sizeof t->host[h].name, name);
         if (r->bad || !id || n > GCI_CARD_ADDRS_MAX || n > addrs)
@@ -726,6 +834,7 @@ GCI void gci_table_card(const gci_table *t, int rank, gci_full_card *card)
     snprintf(card->cluster, sizeof card->cluster, "%s", c->cluster);
     card->port = c->port;
     card->big_endian = c->big_endian;
+    card->site = h->site;
     card->addrs = h->addrs;
     if (h->addrs)
         memcpy(card->addr, h->addr, (size_t)h->addrs * sizeof *h->addr);
@@ -814,101 +923,14 @@ end:
     return count < 0 ? count : GC_OK;
 }
 
-/* ---- which address to try first ------------------------------------------------------------------------------------ */
-
-enum { CANDIDATE_NEAR, CANDIDATE_PUBLIC, CANDIDATE_PRIVATE, CANDIDATE_LINK_LOCAL };     /* best first */
-
-static bool candidate_same_network(const gci_ifaddr *a, const gci_ifaddr *b)
-{
-    unsigned bits = a->prefix, bytes = bits / 8;
-    uint8_t mask = (uint8_t)(0xff00 >> bits % 8);
-
-    return a->addr.family == b->addr.family && memcmp(a->addr.ip, b->addr.ip, bytes) == 0
-           && (bits % 8 == 0 || ((a->addr.ip[bytes] ^ b->addr.ip[bytes]) & mask) == 0);
-}
-
-/* RFC 1918, 100.64/10 (RFC 6598), IPv6 unique local (RFC 4193) */
-static bool candidate_private(const gci_addr *a)
-{
-    const uint8_t *ip = a->ip;
-    if (a->family == 6)
-        return (ip[0] & 0xfe) == 0xfc;
-    return ip[0] == 10 || (ip[0] == 172 && (ip[1] & 0xf0) == 16) || (ip[0] == 192 && ip[1] == 168)
-           || (ip[0] == 100 && (ip[1] & 0xc0) == 64);
-}
-
-/* The class of their address, or -1: loopback, unusable, or an address that this host owns itself. */
-static int candidate_class(const gci_full_card *mine, const gci_ifaddr *theirs)
-{
-    static const uint8_t any[16];
-    int class = candidate_private(&theirs->addr) ? CANDIDATE_PRIVATE : CANDIDATE_PUBLIC;
-
-    if (gci_addr_is_loopback(&theirs->addr) || memcmp(theirs->addr.ip, any, theirs->addr.family == 4 ? 4 : 16) == 0)
-        return -1;
-    if (boot_is_link_local(&theirs->addr))
-        class = CANDIDATE_LINK_LOCAL;
-    for (int i = 0; i < mine->addrs; i++) {
-        if (gci_addr_equal(&mine->addr[i].addr, &theirs->addr))
-            return -1;
-        if (class != CANDIDATE_LINK_LOCAL && candidate_same_network(&mine->addr[i], theirs))
-            class = CANDIDATE_NEAR;
-    }
-    return class;
-}
-
-/* IPv6 link-local: once by each interface of this host that has such an address itself; the scope is this host's. */
-static int candidate_scoped(const gci_full_card *mine, const gci_addr *to, gci_addr *out, int max)
-{
-    int n = 0;
-
-    if (to->family == 4 && max > 0) {
-        out[n++] = *to;
-        return n;
-    }
-    for (int i = 0; i < mine->addrs && n < max; i++)
-        if (mine->addr[i].addr.family == 6 && boot_is_link_local(&mine->addr[i].addr)) {
-            out[n] = *to;
-            out[n++].scope = mine->addr[i].index;
-        }
-    return n;
-}
-
-GCI int gci_candidates(const gci_full_card *mine, const gci_full_card *theirs, gci_addr *out, int max)
-{
-    static const gci_addr loopback[] = { { .family = 4, .ip = { 127, 0, 0, 1 } }, { .family = 6, .ip = { [15] = 1 } } };
-    int class[GCI_CARD_ADDRS_MAX], n = 0;
-
-    if (strcmp(mine->id, theirs->id) == 0) {
-        for (; n < max && n < (int)GCI_COUNT(loopback); n++) {
-            out[n] = loopback[n];
-            out[n].port = theirs->port;
-        }
-        return n;
-    }
-    for (int i = 0; i < theirs->addrs; i++)
-        class[i] = candidate_class(mine, &theirs->addr[i]);
-    for (int wanted = CANDIDATE_NEAR; wanted <= CANDIDATE_LINK_LOCAL; wanted++)
-        for (int i = 0; i < theirs->addrs && n < max; i++) {
-            gci_addr to = theirs->addr[i].addr;
-            if (class[i] != wanted)
-                continue;
-            to.port = theirs->port;
-            to.scope = 0;
-            if (wanted == CANDIDATE_LINK_LOCAL)
-                n += candidate_scoped(mine, &to, out + n, max - n);
-            else
-                out[n++] = to;
-        }
-    return n;
-}
-
 /* ---- the handshake --------------------------------------------------------------------------------------------------- */
 
-/* HELLO      0 "GCOM"  4 version  6 purpose  7 zero    8 from   12 to    16 ranks  20 zero  24 job  32 nonce
+/* HELLO      0 "GCOM"  4 version  6 purpose  7 strand  8 from   12 to    16 ranks  20 trunk 24 job  32 nonce
  * CHALLENGE  0 "GCOM"  4 version  6 status   7 zero    8 job    16 ranks 20 rank   24 nonce  56 MAC
  * PROOF      0 MAC
  * VERDICT    0 status  1 zero
- * The first 8 bytes of HELLO and CHALLENGE mean the same in every version to come. */
+ * The first 8 bytes of HELLO and CHALLENGE mean the same in every version to come. Strand and trunk are of a STRAND, else zero;
+ * the MACs are over all of HELLO, so nobody else can say that a connection belongs to another one. */
 static const uint8_t shake_magic[4] = { 'G', 'C', 'O', 'M' };
 static const char shake_acceptor_label[] = "gridcomm acceptor", shake_connector_label[] = "gridcomm connector";
 enum { SHAKE_SIGNED_BYTES = GCI_CHALLENGE_BYTES - GCI_MAC_BYTES };      /* of CHALLENGE */
@@ -950,20 +972,24 @@ static void shake_fail(gci_shake *s, enum gci_refusal why)
     s->state = GCI_SHAKE_FAILED;
 }
 
-GCI void gci_shake_connect(gci_shake *s, const gci_shake_self *self, enum gci_purpose purpose, int to,
-                           const uint8_t nonce[GCI_NONCE_BYTES])
+GCI void gci_shake_connect(gci_shake *s, const gci_shake_self *self, enum gci_purpose purpose, int to, unsigned strand,
+                           uint32_t trunk, const uint8_t nonce[GCI_NONCE_BYTES])
 {
     uint8_t *hello = s->out;
 
     shake_start(s, self, false);
     s->purpose = (uint8_t)purpose;
     s->peer = to;
+    s->strand = (uint8_t)strand;
+    s->trunk = trunk;
     memcpy(hello, shake_magic, sizeof shake_magic);
     gci_put16(hello + 4, GCI_PROTOCOL_VERSION);
     hello[6] = (uint8_t)purpose;
+    hello[7] = s->strand;
     gci_put32(hello + 8, (uint32_t)self->rank);
     gci_put32(hello + 12, (uint32_t)to);
     gci_put32(hello + 16, (uint32_t)self->ranks);
+    gci_put32(hello + 20, trunk);
     gci_put64(hello + 24, self->job);
     memcpy(hello + 32, nonce, GCI_NONCE_BYTES);
     s->out_bytes = GCI_HELLO_BYTES;
@@ -994,8 +1020,11 @@ static enum gci_refusal shake_judge_hello(gci_shake *s)
     if (s->peer_version != GCI_PROTOCOL_VERSION)
         return GCI_REFUSE_VERSION;
     s->purpose = hello[6];
+    s->strand = hello[7];
+    s->trunk = gci_get32(hello + 20);
     s->peer_ranks = gci_get32(hello + 16);
-    if (s->purpose == 0 || s->purpose >= GCI_PURPOSES || hello[7] || gci_get32(hello + 20))
+    if (s->purpose == 0 || s->purpose >= GCI_PURPOSES || (s->strand != 0) != (s->purpose == GCI_PURPOSE_STRAND)
+        || (s->trunk != 0) != (s->purpose == GCI_PURPOSE_STRAND))
         return GCI_REFUSE_PURPOSE;
     if (s->purpose == GCI_PURPOSE_JOIN ? job != 0 : !s->self.job || job != s->self.job)
         return GCI_REFUSE_JOB;

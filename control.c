@@ -13,6 +13,9 @@
  * a few rounds where everybody refuses, else after DIAL_MS; a host that takes the connection and is slow to go on is
  * waited for.
  *
+ * A strand is a further link beside a link of a pair's own. Only who opened that opens it (reach.c), so there are no two at once;
+ * whether it is still of use is for the overlay to see, which knows the link that it belongs to.
+ *
  * Two connections to one rank at once (each side asked): a side refuses with "busy" once its own PROOF is under way and it
  * is the lower rank; when it accepts one, it drops its own attempt. A PROOF that comes after the link it raced against
  * (epoch) is refused as well. So exactly one LINK comes of any such race, at both sides the same connection.
@@ -38,13 +41,14 @@ enum {
     CONTROL_PORT_TRIES = 1024       /* of a range of ports */
 };
 
-enum control_request_kind { CONTROL_CONNECT, CONTROL_NOTIFY, CONTROL_RESTART, CONTROL_DOWN, CONTROL_STOP };
+enum control_request_kind { CONTROL_CONNECT, CONTROL_STRAND, CONTROL_NOTIFY, CONTROL_RESTART, CONTROL_DOWN, CONTROL_STOP };
 struct gci_control_request {
     struct gci_control_request *next;
     enum control_request_kind kind;
     enum gci_purpose purpose;
     int        rank;
-    uint32_t   had;
+    unsigned   strand;
+    uint32_t   had;             /* of a strand: the id of its trunk */
     bool       clean;
     gci_notice notice;
 };
@@ -67,6 +71,20 @@ static int64_t control_patience(const gci_control *c, unsigned purpose)
 {
     int64_t most = control_ms(CONTROL_DIAL_MS);
     return c->peer_timeout < most || purpose == GCI_PURPOSE_BACKBONE ? c->peer_timeout : most;
+}
+
+static void control_no_strand(gci_control *c, int rank, unsigned strand, uint32_t trunk)
+{
+    gci_news news = { .kind = GCI_NEWS_NO_LINK, .rank = rank, .other = -1, .purpose = GCI_PURPOSE_STRAND, .fd = -1,
+                      .code = GC_ERR_UNREACHABLE, .strand = strand, .trunk = trunk };
+    gci_life_tell(c, &news);
+}
+
+static void control_strand(gci_control *c, int rank, unsigned strand, uint32_t trunk)
+{
+    if (c->phase != GCI_PHASE_RUN || c->gone[rank]
+        || !gci_reach_strand(c, rank, strand, trunk, c->now + control_patience(c, GCI_PURPOSE_STRAND)))
+        control_no_strand(c, rank, strand, trunk);
 }
 
 static void control_no_link(gci_control *c, unsigned purpose, int rank, int code, const char *text)
@@ -134,13 +152,18 @@ static void control_dial_failed(gci_control *c, gci_dial *d)
 
     gci_dial_text(c, d, text);
     gci_dial_end(c, d);             /* first: the news may bring the next request */
+    if (d->purpose == GCI_PURPOSE_STRAND) {
+        gci_log(c->env, GC_LOG_DEBUG, "strand %u to rank %d: %s", d->strand, d->peer, text);
+        control_no_strand(c, d->peer, d->strand, d->trunk);
+        return;
+    }
     control_unreachable(c, d->purpose, d->peer, d->asked, d->called, text);
 }
 
 static void control_dial(gci_control *c, unsigned purpose, int rank, bool asked, bool called)
 {
     int candidates;
-    gci_dial *d = gci_life_dial(c, (enum gci_purpose)purpose, rank, control_patience(c, purpose), &candidates);
+    gci_dial *d = gci_reach_dial(c, (enum gci_purpose)purpose, rank, control_patience(c, purpose), &candidates);
 
     if (!d) {
         if (asked)
@@ -152,8 +175,9 @@ static void control_dial(gci_control *c, unsigned purpose, int rank, bool asked,
     d->asked = asked;
     d->called = called;
     if (!candidates) {
+        char text[GCI_TEXT];
         gci_dial_end(c, d);
-        control_unreachable(c, purpose, rank, asked, called, "no address of it can be reached from here");
+        control_unreachable(c, purpose, rank, asked, called, gci_reach_why(c, rank, text));
     }
 }
 
@@ -277,16 +301,26 @@ static enum gci_refusal control_judge(gci_control *c, gci_conn *k)
         return GCI_REFUSE_PURPOSE;
     if (k->purpose != GCI_PURPOSE_DATA && n && gci_life_is_down(c, n))
         return GCI_REFUSE_PURPOSE;
-    if (control_is_link(k->purpose) && c->phase == GCI_PHASE_LEAVE)
+    if (k->purpose >= GCI_PURPOSE_DATA && c->phase == GCI_PHASE_LEAVE)
         return GCI_REFUSE_LEAVING;
-    if (k->purpose == GCI_PURPOSE_DATA && atomic_load(&c->full))
+    if ((k->purpose == GCI_PURPOSE_DATA || k->purpose == GCI_PURPOSE_STRAND) && atomic_load(&c->full))
         return GCI_REFUSE_FULL;
+    if (k->purpose == GCI_PURPOSE_STRAND)
+        return GCI_REFUSE_NOT;
     if (d && d->chosen && c->place.rank < k->peer)
         return GCI_REFUSE_BUSY;
     epoch = k->purpose != GCI_PURPOSE_CONTROL ? *control_delivered(c, k->purpose, k->peer) : n ? n->ups : 0;
     if (k->shake.step == GCI_SHAKE_HELLO)
         k->epoch = epoch;
     return k->epoch == epoch ? GCI_REFUSE_NOT : GCI_REFUSE_BUSY;
+}
+
+static void control_deliver_strand(gci_control *c, gci_conn *k)
+{
+    gci_news news = { .kind = GCI_NEWS_LINK, .rank = k->peer, .other = -1, .purpose = GCI_PURPOSE_STRAND, .id = k->shake.id,
+                      .strand = k->shake.strand, .trunk = k->shake.trunk };
+    news.fd = gci_conn_hand_over(c, k);
+    gci_life_tell(c, &news);
 }
 
 static void control_deliver(gci_control *c, gci_conn *k)
@@ -297,6 +331,8 @@ static void control_deliver(gci_control *c, gci_conn *k)
     int which = control_which(k->purpose);
 
     gci_dial_end(c, gci_dial_find(c, news.purpose, k->peer));
+    if (k->purpose == GCI_PURPOSE_DATA)
+        news.strands = gci_reach_strands(c, k);
     ++*control_delivered(c, k->purpose, k->peer);
     if (n) {
         n->called[which] = 0;
@@ -315,6 +351,8 @@ static void control_proven(gci_control *c, gci_conn *k)
     } else if (k->purpose == GCI_PURPOSE_CONTROL) {
         gci_life_up(c, k);
         control_again(c, k->peer);
+    } else if (k->purpose == GCI_PURPOSE_STRAND) {
+        control_deliver_strand(c, k);
     } else {
         control_deliver(c, k);
     }
@@ -332,8 +370,8 @@ static void control_round(gci_control *c, gci_dial *d)
 {
     if (d->purpose == GCI_PURPOSE_CONTROL)
         gci_mesh_round(c, d);
-    else if (d->purpose == GCI_PURPOSE_DATA && gci_dial_hopeless(d))
-        control_dial_failed(c, d);
+    else if (d->purpose == GCI_PURPOSE_STRAND || (d->purpose == GCI_PURPOSE_DATA && gci_dial_hopeless(d)))
+        control_dial_failed(c, d);          /* of a strand: the overlay asks again after a while */
     else if (!control_is_link(d->purpose))
         gci_join_round(c, d);
 }
@@ -342,7 +380,7 @@ static void control_expired(gci_control *c, gci_dial *d)
 {
     if (d->purpose == GCI_PURPOSE_CONTROL)
         gci_life_expired(c, d);
-    else if (control_is_link(d->purpose))
+    else if (d->purpose >= GCI_PURPOSE_DATA)
         control_dial_failed(c, d);
     else
         gci_join_expired(c, d);
@@ -400,6 +438,8 @@ static void control_inbox(gci_control *c)
         next = list->next;
         if (list->kind == CONTROL_CONNECT)
             control_connect(c, list->purpose, list->rank, list->had);
+        else if (list->kind == CONTROL_STRAND)
+            control_strand(c, list->rank, list->strand, list->had);
         else if (list->kind == CONTROL_STOP)
             gci_life_stop(c, list->clean);
         else if (list->kind == CONTROL_RESTART)
@@ -433,6 +473,13 @@ GCI int gci_control_connect(gci_control *c, enum gci_purpose purpose, int rank, 
     if (rank < 0 || rank >= c->place.ranks || rank == c->place.rank || !control_is_link(purpose))
         return GC_ERR_ARG;
     return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_CONNECT, .purpose = purpose, .rank = rank, .had = had });
+}
+
+GCI int gci_control_strand(gci_control *c, int rank, unsigned strand, uint32_t trunk)
+{
+    if (rank < 0 || rank >= c->place.ranks || rank == c->place.rank || !strand || strand > UINT8_MAX || !trunk)
+        return GC_ERR_ARG;
+    return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_STRAND, .rank = rank, .strand = strand, .had = trunk });
 }
 
 GCI void gci_control_full(gci_control *c, bool full) { atomic_store(&c->full, full); }
@@ -474,7 +521,7 @@ static void control_outcome(gci_control *c, int code)
 static void control_running(gci_control *c)
 {
     for (gci_dial *d = c->dials; d; d = d->next_dial)
-        if (!control_is_link(d->purpose))
+        if (d->purpose < GCI_PURPOSE_DATA)
             gci_dial_end(c, d);
     gci_free(c->env, c->wire);
     gci_free(c->env, c->tries);
@@ -586,19 +633,6 @@ static int control_loopback_only(gci_control *c, char text[GCI_TEXT])
     return GC_OK;
 }
 
-static int control_ports(const char *range, int *lo, int *hi, char text[GCI_TEXT])
-{
-    int end = 0;
-
-    *lo = *hi = 0;
-    if (!range || !range[0])
-        return GC_OK;
-    if (sscanf(range, "%5d-%5d%n", lo, hi, &end) == 2 && !range[end] && *lo > 0 && *hi >= *lo && *hi <= UINT16_MAX)
-        return GC_OK;
-    snprintf(text, GCI_TEXT, "GRIDCOMM_PORTS=%.60s: not a range lo-hi of ports between 1 and 65535", range);
-    return GC_ERR_CONFIG;
-}
-
 static int control_adopt(gci_control *c, bool guarded, char text[GCI_TEXT])
 {
     int fd = c->sys->adopt(c->sys, c->place.listen_fd, &c->listen_at);
@@ -619,17 +653,18 @@ static int control_adopt(gci_control *c, bool guarded, char text[GCI_TEXT])
 static int control_listen(gci_control *c, const gc_options *options, char text[GCI_TEXT])
 {
     bool guarded = c->place.key_bytes > 0 || c->place.insecure, root = c->place.rank == 0;
-    int lo, hi, err;
+    uint16_t low = 0, high = 0;
+    int err;
 
     c->listen_at = (gci_addr){ .family = 6 };       /* any address of both families */
     if ((!guarded && (err = control_loopback_only(c, text)) < 0)
-        || (err = control_ports(options ? options->ports : NULL, &lo, &hi, text)) < 0)
+        || (options && options->ports && options->ports[0] && (err = gci_ports_parse(options->ports, &low, &high, text)) < 0))
         return err;
     if (root && c->place.listen_fd >= 0)
         return control_adopt(c, guarded, text);
     if (root)
-        lo = hi = c->place.roots ? c->place.root[0].port : 0;
-    for (int port = lo; port <= hi && port < lo + CONTROL_PORT_TRIES; port++) {
+        low = high = c->place.roots ? c->place.root[0].port : 0;
+    for (int port = low; port <= high && port < low + CONTROL_PORT_TRIES; port++) {
         gci_addr at = c->listen_at;
         at.port = (uint16_t)port;
         at.scope = 0;
@@ -639,28 +674,9 @@ static int control_listen(gci_control *c, const gc_options *options, char text[G
             return GC_OK;
         }
     }
-    snprintf(text, GCI_TEXT, "cannot listen on port %d%s%.0d: %s%s", lo, hi > lo ? "-" : "", hi > lo ? hi : 0,
+    snprintf(text, GCI_TEXT, "cannot listen on port %d%s%.0d: %s%s", low, high > low ? "-" : "", high > low ? high : 0,
              gci_strerrno(c->listener), root ? " (the rendezvous, GRIDCOMM_ROOT)" : "");
     return GC_ERR_SYSTEM;
-}
-
-static int control_make_card(gci_control *c, char text[GCI_TEXT])
-{
-    gci_ifaddr *addr = gci_alloc(c->env, GCI_IFADDRS_MAX * sizeof *addr);
-    char id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES];
-    int n = 0, err = GC_ERR_NOMEM;
-
-    if (!addr)
-        return err;
-    err = c->sys->host(c->sys, id, name);
-    if (err >= 0)
-        n = err = c->sys->interfaces(c->sys, addr, GCI_IFADDRS_MAX);
-    if (err >= 0)
-        gci_card_fill(&c->me, id, name, c->place.cluster, c->listen_at.port, addr, n < GCI_IFADDRS_MAX ? n : GCI_IFADDRS_MAX);
-    else
-        snprintf(text, GCI_TEXT, "cannot read this host's identity and interfaces: %s", gci_strerrno(err));
-    gci_free(c->env, addr);
-    return err < 0 ? GC_ERR_SYSTEM : GC_OK;
 }
 
 static int control_watch(gci_control *c, char text[GCI_TEXT])
@@ -696,7 +712,8 @@ static int control_arrays(gci_control *c)
     c->joined = gci_alloc(c->env, n * sizeof(gci_conn *));
     c->card = gci_alloc(c->env, n * sizeof(uint8_t *));
     c->card_bytes = gci_alloc(c->env, n * sizeof *c->card_bytes);
-    return c->joined && c->card && c->card_bytes ? GC_OK : GC_ERR_NOMEM;
+    c->seen = gci_alloc(c->env, n * sizeof *c->seen);
+    return c->joined && c->card && c->card_bytes && c->seen ? GC_OK : GC_ERR_NOMEM;
 }
 
 static gci_control *control_new(gci_env *env, const gc_options *options, const gci_place *place)
@@ -746,12 +763,14 @@ static void control_free(gci_control *c)
     gci_free(c->env, c->stop);
     for (int r = 0; c->card && r < c->place.ranks; r++)
         gci_free(c->env, c->card[r]);
+    gci_reach_close(c);
     gci_table_free(c->env, &c->table);
     gci_free(c->env, c->wire);
     gci_free(c->env, c->conn);
     gci_free(c->env, c->joined);
     gci_free(c->env, c->card);
     gci_free(c->env, c->card_bytes);
+    gci_free(c->env, c->seen);
     while (c->neighbours)
         gci_free(c->env, c->neighbour[--c->neighbours]);
     gci_topo_free(c->env, &c->topo);
@@ -786,7 +805,7 @@ GCI int gci_control_start(gci_control **out, gci_env *env, const gc_options *opt
     c->user = user;
     if ((err = gci_mesh_read_links(c, options ? options->links : NULL, error_text)) < 0
         || (err = control_arrays(c)) < 0 || (err = control_listen(c, options, error_text)) < 0
-        || (err = control_make_card(c, error_text)) < 0 || (err = control_watch(c, error_text)) < 0)
+        || (err = gci_reach_card(c, options, error_text)) < 0 || (err = control_watch(c, error_text)) < 0)
         goto fail;
     if ((err = c->sys->monitor(c->sys, &c->monitor)) < 0 || (err = c->sys->thread(c->sys, &c->thread, control_run, c)) < 0) {
         snprintf(error_text, GCI_TEXT, "cannot start the control thread: %s", gci_strerrno(err));

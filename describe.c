@@ -1,12 +1,13 @@
-/* describe.c: what was chosen and why, as this process knows it (gc_describe): links, routes, waits, clusters.
+/* describe.c: what was chosen and why, as this process knows it (gc_describe): links, routes, waits, clusters, addresses.
  * SPDX-License-Identifier: MIT
  *
  * Everything is read inside the world's monitor as it stands. Whole paths depend on the picks of the ranks on the way: those
  * are a function of the graph, so they are found here from a copy of it, outside the monitor, where that may take its time.
+ * So is the choice of addresses, which is a function of the table of all cards and of what this host's kernel says now.
  *
- * Each line of links, routes and waits stands for itself, also in a Graphviz text, between its first line and its last: the
- * texts of all ranks, joined without what they have in common, describe the whole job (tools/gctopo.c). The clusters are
- * the same at every rank.
+ * Each line of links, routes, waits and addresses stands for itself, also in a Graphviz text, between its first line and its
+ * last: the texts of all ranks, joined without what they have in common, describe the whole job (tools/gctopo.c). The clusters
+ * are the same at every rank; of addresses ranks of one host say the same.
  */
 #include "gridcomm_int.h"
 
@@ -72,10 +73,14 @@ static void describe_link(void *of, const gci_link_view *link)
     describe *d = of;
     int rank = d->w->rank, low = rank < link->peer ? rank : link->peer, high = rank < link->peer ? link->peer : rank;
     if (d->dot) {
-        gci_text_add(&d->out, "  \"%d\" -- \"%d\" [style=%s];\n", low, high, link->backbone ? "bold" : "dashed");
+        if (!link->strand)
+            gci_text_add(&d->out, "  \"%d\" -- \"%d\" [style=%s];\n", low, high, link->backbone ? "bold" : "dashed");
         return;
     }
-    gci_text_add(&d->out, "rank %d: %s link to ", rank, link->backbone ? "backbone" : "direct");
+    if (link->strand)
+        gci_text_add(&d->out, "rank %d: strand %u beside its direct link to ", rank, link->strand);
+    else
+        gci_text_add(&d->out, "rank %d: %s link to ", rank, link->backbone ? "backbone" : "direct");
     describe_rank(d, link->peer);
     gci_text_add(&d->out, ", queue %d of %d", link->queued, link->queue_max);
     if (link->backbone)
@@ -405,6 +410,394 @@ static void describe_clusters(describe *d)
     }
 }
 
+/* ---- addresses ------------------------------------------------------------------------------------------------ */
+
+typedef struct hosts_edge { gci_edge_view is; const gci_target *link; } hosts_edge;     /* link: or NULL */
+
+/* The choice once more, of this host among all, since control's belongs to its thread. Hosts are told once however many ranks
+ * they run, with a line for each address; a pair of hosts with a line for each link, and one for all addresses or edges of
+ * which there is the same to say. */
+typedef struct describe_hosts {
+    gci_addrsel    *sel;
+    const gci_host *host;       /* [hosts] */
+    int             hosts, own; /* own: the one that looks */
+    gci_host        alone;      /* of a world of one, with ... */
+    gci_full_card   card;       /* ... this */
+    int            *first;      /* [hosts + 1] its ranks begin there in ... */
+    int            *rank;       /* ... [ranks] */
+    /* of the pair at hand */
+    const gci_choice *choice;
+    int             rows, columns;              /* interfaces here and there; 0: there is nothing between them */
+    hosts_edge     *edge;                       /* [rows][columns] */
+} describe_hosts;
+
+/* The ranks of each host, one after another, ascending. */
+static int hosts_ranks(describe_hosts *h, gci_world *w)
+{
+    h->first = gci_alloc(&w->env, ((size_t)h->hosts + 2) * sizeof *h->first);
+    h->rank = gci_alloc(&w->env, (size_t)w->ranks * sizeof *h->rank);
+    if (!h->first || !h->rank)
+        return GC_ERR_NOMEM;
+    for (int rank = 0; rank < w->ranks; rank++)
+        h->first[(w->table ? w->table->card[rank].host : 0) + 2]++;
+    for (int i = 0; i < h->hosts; i++)
+        h->first[i + 2] += h->first[i + 1];
+    for (int rank = 0; rank < w->ranks; rank++)
+        h->rank[h->first[(w->table ? w->table->card[rank].host : 0) + 1]++] = rank;
+    return GC_OK;
+}
+
+/* A world of one has traded no cards: it describes its own. */
+static int hosts_alone(describe_hosts *h, gci_world *w, const gci_ifaddr *own, int owns)
+{
+    char id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES];
+    if (w->env.sys->host(w->env.sys, id, name) < 0)
+        return GC_ERR_SYSTEM;
+    gci_card_fill(&h->card, id, name, "", 0, own, owns);
+    h->alone = (gci_host){ .addrs = h->card.addrs, .addr = h->card.addr };
+    memcpy(h->alone.id, h->card.id, sizeof h->alone.id);
+    memcpy(h->alone.name, h->card.name, sizeof h->alone.name);
+    h->host = &h->alone;
+    h->hosts = 1;
+    return GC_OK;
+}
+
+static int hosts_look(describe_hosts *h, gci_world *w, gci_ifaddr *own)
+{
+    gci_sys *sys = w->env.sys;
+    int owns = sys->interfaces(sys, own, GCI_IFADDRS_MAX), err = GC_OK;
+    if (owns < 0)
+        return GC_ERR_SYSTEM;
+    owns = owns < GCI_IFADDRS_MAX ? owns : GCI_IFADDRS_MAX;
+    if (w->table) {
+        h->host = w->table->host;
+        h->hosts = w->table->hosts;
+        h->own = w->table->card[w->rank].host;
+    } else
+        err = hosts_alone(h, w, own, owns);
+    if (err == GC_OK)
+        err = hosts_ranks(h, w);
+    if (err == GC_OK)
+        err = gci_addrsel_make(&w->env, h->host, h->hosts, &h->sel);
+    if (err == GC_OK)
+        gci_addrsel_look(h->sel, &(gci_onlooker){ .host = h->own, .own = own, .owns = owns, .sys = sys });
+    return err;
+}
+
+static int hosts_open(describe_hosts *h, gci_world *w)
+{
+    gci_ifaddr *own = gci_alloc(&w->env, GCI_IFADDRS_MAX * sizeof *own);
+    h->edge = gci_alloc(&w->env, GCI_CARD_ADDRS_MAX * GCI_CARD_ADDRS_MAX * sizeof *h->edge);
+    int err = own && h->edge ? hosts_look(h, w, own) : GC_ERR_NOMEM;
+    gci_free(&w->env, own);
+    return err;
+}
+
+static void hosts_free(describe_hosts *h, gci_env *env)
+{
+    gci_addrsel_free(env, h->sel);
+    gci_free(env, h->edge);
+    gci_free(env, h->first);
+    gci_free(env, h->rank);
+}
+
+static const gci_target *choice_link(const gci_choice *choice, int mine, int theirs)
+{
+    for (int i = 0; i < choice->targets; i++)
+        if (choice->target[i].link && choice->target[i].mine == mine && choice->target[i].theirs == theirs)
+            return &choice->target[i];
+    return NULL;
+}
+
+static void hosts_choose(describe_hosts *h, int host)
+{
+    gci_edge_view e;
+    h->choice = gci_addrsel_choose(h->sel, host, 0);
+    h->rows = h->columns = 0;
+    while (h->columns < GCI_CARD_ADDRS_MAX && gci_addrsel_edge(h->sel, 0, h->columns, &e))
+        h->columns++;
+    while (h->rows < GCI_CARD_ADDRS_MAX && gci_addrsel_edge(h->sel, h->rows, 0, &e))
+        h->rows++;
+    for (int i = 0; i < h->rows; i++)
+        for (int j = 0; j < h->columns; j++) {
+            hosts_edge *edge = &h->edge[i * h->columns + j];
+            edge->link = choice_link(h->choice, i, j);
+            (void)gci_addrsel_edge(h->sel, i, j, &edge->is);
+        }
+}
+
+enum { WHO_MOST = 4, WHO_TEXT = 192 };
+
+/* "rank 3 on wolf", "ranks 0, 2, 4-7 on wolf" */
+static void host_who(const describe_hosts *h, int host, gci_text *t)
+{
+    const int *rank = h->rank + h->first[host];
+    int n = h->first[host + 1] - h->first[host], told = 0;
+    gci_text_add(t, n == 1 ? "rank" : "ranks");
+    for (int i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && rank[end] == rank[end - 1] + 1; end++)
+            ;
+        if (told == WHO_MOST) {
+            gci_text_add(t, " and %d more", n - i);
+            break;
+        }
+        gci_text_add(t, "%s %d", told++ > 0 ? "," : "", rank[i]);
+        if (end - i > 1)
+            gci_text_add(t, "%s%d", end - i > 2 ? "-" : ", ", rank[end - 1]);
+    }
+    gci_text_add(t, " on %s", h->host[host].name);
+}
+
+static void host_site(const gci_host *host, gci_text *t)
+{
+    if (host->site)
+        gci_text_add(t, "site %llu%s", (unsigned long long)(host->site & ~GCI_SITE_NAT),
+                     host->site & GCI_SITE_NAT ? ", behind a NAT" : "");
+    else
+        gci_text_add(t, "unknown site");
+}
+
+static void nic_name(const gci_ifaddr *a, gci_text *t)
+{
+    gci_text_add(t, "%s", a->name);
+    if (a->speed)
+        gci_text_add(t, ", %u Mbit/s", (unsigned)a->speed);
+}
+
+static void describe_host_text(describe *d, const describe_hosts *h, int host)
+{
+    const gci_host *it = &h->host[host];
+    char who[WHO_TEXT];
+    gci_text t;
+    gci_text_begin(&t, who, sizeof who);
+    host_who(h, host, &t);
+    gci_text_add(&d->out, "%s: ", who);
+    host_site(it, &d->out);
+    gci_text_add(&d->out, it->addrs > 0 ? "\n" : ", no address that others could reach\n");
+    for (int i = 0; i < it->addrs; i++) {
+        gci_text_add(&d->out, "%s: ", who);
+        nic_name(&it->addr[i], &d->out);
+        gci_text_add(&d->out, ": ");
+        gci_addrsel_tell_address(h->sel, host, i, &d->out);
+        gci_text_add(&d->out, "\n");
+    }
+}
+
+static bool nic_begins(const gci_host *host, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (host->addr[k].index == host->addr[i].index)
+            return false;
+    return true;
+}
+
+/* An interface with its addresses; nodes are named "host.interface", by numbers. */
+static void describe_nic_dot(describe *d, const describe_hosts *h, int host, int nic, int i)
+{
+    const gci_host *it = &h->host[host];
+    char text[GCI_TEXT];
+    gci_text t;
+    gci_text_begin(&t, text, sizeof text);
+    nic_name(&it->addr[i], &t);
+    gci_text_add(&d->out, " \"%d.%d\" [shape=box, label=\"", host, nic);
+    gci_text_quote(&d->out, text);
+    for (int k = i; k < it->addrs; k++)
+        if (it->addr[k].index == it->addr[i].index) {
+            gci_text_begin(&t, text, sizeof text);
+            gci_addrsel_tell_address(h->sel, host, k, &t);
+            gci_text_add(&d->out, "\\n");
+            gci_text_quote(&d->out, text);
+        }
+    gci_text_add(&d->out, "\"];");
+}
+
+/* One line, since it stands for itself. */
+static void describe_host_dot(describe *d, const describe_hosts *h, int host)
+{
+    const gci_host *it = &h->host[host];
+    char who[WHO_TEXT];
+    gci_text t;
+    gci_text_begin(&t, who, sizeof who);
+    host_who(h, host, &t);
+    gci_text_add(&d->out, "  subgraph cluster_%d { label=\"", host);
+    gci_text_quote(&d->out, who);
+    gci_text_add(&d->out, "\\n");
+    host_site(it, &d->out);
+    gci_text_add(&d->out, "\";");
+    for (int i = 0, nic = 0; i < it->addrs; i++)
+        if (nic_begins(it, i))
+            describe_nic_dot(d, h, host, nic++, i);
+    gci_text_add(&d->out, " };\n");
+}
+
+/* "link eth0 - eth1, 10.1.0.1 to 10.1.0.2: private, stripes" */
+static void describe_choice_link(describe *d, const describe_hosts *h, const gci_target *t)
+{
+    char to[GCI_ADDR_TEXT], from[GCI_ADDR_TEXT];
+    gci_text_add(&d->out, "link %s - %s, %s to %s: %s, %s%s", t->my_name, t->their_name, gci_addr_text(&t->source, from),
+                 gci_addr_text(&t->addr, to), gci_quality_text(t->quality), t->stripes ? "stripes" : "does not stripe",
+                 t->bind ? ", bound" : "");
+    if (!t->stripes)
+        gci_text_add(&d->out, ": %s", gci_why_text(h->edge[t->mine * h->columns + t->theirs].is.why));
+}
+
+static bool choice_alike(const gci_target *a, const gci_target *b)
+{
+    return !a->link && !b->link && a->last == b->last && a->quality == b->quality;
+}
+
+/* From target i on those that are alike: "also, private: 10.1.0.3 (eth2)", "last resort, link-local: fe80::1 (eth0) by eth0,
+ * eth1". Returns which is the next. */
+static int describe_choice_others(describe *d, const gci_choice *choice, int i)
+{
+    const gci_target *like = &choice->target[i];
+    const gci_addr *before = NULL;
+    char to[GCI_ADDR_TEXT];
+    gci_text_add(&d->out, "%s, %s:", like->last ? "last resort" : "also", gci_quality_text(like->quality));
+    for (; i < choice->targets && choice_alike(&choice->target[i], like); i++) {
+        const gci_target *t = &choice->target[i];
+        bool again = before && gci_addr_equal(before, &t->addr);
+        gci_addr addr = t->addr;
+        addr.scope = 0;
+        if (!again)
+            gci_text_add(&d->out, "%s %s", before ? ";" : "", gci_addr_text(&addr, to));
+        if (!again && t->their_name)
+            gci_text_add(&d->out, " (%s)", t->their_name);
+        if (t->my_name)
+            gci_text_add(&d->out, "%s %s", again ? "," : " by", t->my_name);
+        before = &t->addr;
+    }
+    return i;
+}
+
+/* All edges without a link that are of this quality for this reason. */
+static void describe_rest(describe *d, const describe_hosts *h, const char *pair, enum gci_quality quality, enum gci_why why)
+{
+    const char *comma = "";
+    gci_text_add(&d->out, "%s: ", pair);
+    if (quality == GCI_QUALITY_NONE)
+        gci_text_add(&d->out, "no edge (%s):", gci_why_text(why));
+    else if (quality == GCI_QUALITY_LINK_LOCAL && why == GCI_WHY_FAMILY)
+        gci_text_add(&d->out, "edge, link-local:");
+    else
+        gci_text_add(&d->out, "edge, %s (%s):", gci_quality_text(quality), gci_why_text(why));
+    for (int i = 0; i < h->rows * h->columns; i++)
+        if (!h->edge[i].link && h->edge[i].is.quality == quality && h->edge[i].is.why == why) {
+            gci_text_add(&d->out, "%s %s - %s", comma, h->edge[i].is.my_name, h->edge[i].is.their_name);
+            comma = ",";
+        }
+    gci_text_add(&d->out, "\n");
+}
+
+static void describe_rests(describe *d, const describe_hosts *h, const char *pair)
+{
+    uint32_t seen[GCI_QUALITIES] = { 0 };
+    for (int i = 0; i < h->rows * h->columns; i++)
+        if (!h->edge[i].link)
+            seen[h->edge[i].is.quality] |= UINT32_C(1) << h->edge[i].is.why;
+    for (int quality = GCI_QUALITIES; quality-- > 0; )
+        for (int why = GCI_WHYS; why-- > 0; )
+            if (seen[quality] >> why & 1)
+                describe_rest(d, h, pair, (enum gci_quality)quality, (enum gci_why)why);
+}
+
+static void describe_pair_text(describe *d, const describe_hosts *h, int host)
+{
+    const gci_choice *choice = h->choice;
+    char pair[2 * WHO_TEXT];
+    gci_text t;
+    gci_text_begin(&t, pair, sizeof pair);
+    host_who(h, h->own, &t);
+    gci_text_add(&t, " - ");
+    host_who(h, host, &t);
+    for (int i = 0; i < choice->targets; ) {
+        gci_text_add(&d->out, "%s: ", pair);
+        if (choice->target[i].link)
+            describe_choice_link(d, h, &choice->target[i++]);
+        else
+            i = describe_choice_others(d, choice, i);
+        gci_text_add(&d->out, "\n");
+    }
+    if (choice->targets == 0) {
+        gci_text_add(&d->out, "%s: ", pair);
+        gci_addrsel_nothing(h->sel, &d->out);
+        gci_text_add(&d->out, "\n");
+    }
+    describe_rests(d, h, pair);
+}
+
+/* What is forbidden is so at both ends: one line, not two. */
+static void describe_forbidden_dot(describe *d, const describe_hosts *h, int host, int mine, int theirs, enum gci_why why)
+{
+    bool turned = h->own > host;
+    gci_text_add(&d->out, "  \"%d.%d\" -> \"%d.%d\" [style=dotted, color=red, dir=none, label=\"forbidden\", ",
+                 turned ? host : h->own, turned ? theirs : mine, turned ? h->own : host, turned ? mine : theirs);
+    gci_text_add(&d->out, "tooltip=\"%s\"];\n", gci_why_text(why));
+}
+
+static void describe_edge_dot(describe *d, const describe_hosts *h, int host, int mine, int theirs)
+{
+    const hosts_edge *e = &h->edge[mine * h->columns + theirs];
+    const gci_target *t = e->link;
+    uint8_t quality = t ? t->quality : e->is.quality;
+    if (!t && e->is.near) {
+        describe_forbidden_dot(d, h, host, mine, theirs, e->is.why);
+    } else if (t || quality >= GCI_QUALITY_PRIVATE || (quality != GCI_QUALITY_NONE && h->choice->links == 0)) {
+        gci_text_add(&d->out, "  \"%d.%d\" -> \"%d.%d\" [style=%s, label=\"%s%s%s\", ", h->own, mine, host, theirs,
+                     t ? "bold" : quality <= GCI_QUALITY_FAR ? "dashed" : "solid", gci_quality_text(quality),
+                     t && !t->stripes ? ", does not stripe" : "", t && t->bind ? ", bound" : "");
+        gci_text_add(&d->out, "tooltip=\"%s\"];\n", gci_why_text(e->is.why));
+    }
+}
+
+/* Ranks on one host, with this one: they do not need the network. */
+static void describe_same_host(describe *d, const describe_hosts *h, int host)
+{
+    char to[GCI_ADDR_TEXT];
+    if (d->dot || (host == h->own && h->first[host + 1] - h->first[host] < 2))
+        return;
+    host_who(h, h->own, &d->out);
+    if (host != h->own) {
+        gci_text_add(&d->out, " - ");
+        host_who(h, host, &d->out);
+    }
+    gci_text_add(&d->out, ": %s", host == h->own ? "among themselves over" : "over");
+    for (int i = 0; i < h->choice->targets; i++)
+        gci_text_add(&d->out, "%s %s", i > 0 ? "," : "", gci_addr_text(&h->choice->target[i].addr, to));
+    gci_text_add(&d->out, "\n");
+}
+
+static void describe_pair(describe *d, describe_hosts *h, int host)
+{
+    hosts_choose(h, host);
+    if (strcmp(h->host[host].id, h->host[h->own].id) == 0)
+        describe_same_host(d, h, host);
+    else if (!d->dot)
+        describe_pair_text(d, h, host);
+    for (int i = 0; d->dot && i < h->rows * h->columns; i++)
+        describe_edge_dot(d, h, host, i / h->columns, i % h->columns);
+}
+
+static int describe_addresses(describe *d)
+{
+    gci_world *w = d->w;
+    describe_hosts h = { .own = 0 };
+    int err = hosts_open(&h, w);
+    if (err == GC_OK && d->dot)
+        describe_legend(d, "interfaces, and what each host thinks of those of others: bold: link; thin: would do, too; dashed: "
+                           "last resort; dotted red: forbidden");
+    for (int host = 0; err == GC_OK && host < h.hosts; host++) {
+        if (d->dot)
+            describe_host_dot(d, &h, host);
+        else
+            describe_host_text(d, &h, host);
+    }
+    for (int host = 0; err == GC_OK && host < h.hosts; host++)
+        describe_pair(d, &h, host);
+    hosts_free(&h, &w->env);
+    return err;
+}
+
 /* ---- the call ------------------------------------------------------------------------------------------------- */
 
 static int describe_what(describe *d, const char *what)
@@ -415,6 +808,8 @@ static int describe_what(describe *d, const char *what)
         describe_waits(d);
     else if (strcmp(what, "clusters") == 0)
         describe_clusters(d);
+    else if (strcmp(what, "addresses") == 0)
+        return describe_addresses(d);
     else
         return describe_routes(d);
     return GC_OK;
@@ -422,16 +817,14 @@ static int describe_what(describe *d, const char *what)
 
 int gc_describe(gc_comm *world, const char *what, const char *form, char *text, size_t text_bytes, size_t *needed)
 {
-    static const char *const known[] = { "links", "routes", "waits", "clusters" };
+    static const char *const known[] = { "links", "routes", "waits", "clusters", "addresses" };
     if (!world || !what || !form || (!text && text_bytes > 0))
         return GC_ERR_ARG;
-    if (strcmp(what, "addresses") == 0)
-        return gci_fail(world, GC_ERR_UNSUPPORTED, -1, "gc_describe: addresses are not described by this version");
     bool found = false;
     for (size_t i = 0; i < GCI_COUNT(known); i++)
         found |= strcmp(what, known[i]) == 0;
     if (!found)
-        return gci_fail(world, GC_ERR_ARG, -1, "gc_describe: '%.40s' is not links, routes, waits or clusters", what);
+        return gci_fail(world, GC_ERR_ARG, -1, "gc_describe: '%.40s' is not links, routes, waits, clusters or addresses", what);
     describe d = { .w = world->world, .dot = strcmp(form, "dot") == 0 };
     if (!d.dot && strcmp(form, "text") != 0)
         return gci_fail(world, GC_ERR_ARG, -1, "gc_describe: '%.40s' is not text or dot", form);

@@ -9,8 +9,9 @@
  * with a probability that no flood makes zero; one that got dropped comes again.
  *
  * A dial tries a rank's addresses in order, the next as soon as one failed or after a while of silence, all of them in
- * parallel if need be. The first that proves itself with its CHALLENGE is chosen: the others are closed before our PROOF
- * leaves, so at most one PROOF is under way and the other side never takes two connections of one dial for good.
+ * parallel if need be; last resorts when all others have been begun, several at a time. The first that proves itself with its
+ * CHALLENGE is chosen: the others are closed before our PROOF leaves, so at most one PROOF is under way and the other side
+ * never takes two connections of one dial for good.
  *
  * Where only ssh leads to a rank, a child `ssh -W` is the one address of the dial, and its stream the connection: the same
  * handshake goes over it, so what sshd, agent and user did on the way need not be trusted. Errors of the child show as a
@@ -31,6 +32,8 @@ enum {
     ACCEPT_PAUSE_MS = 100,          /* out of descriptors or memory: let others give some back */
     STAGGER_MS = 250,               /* RFC 8305, 5: the recommended delay between attempts ... */
     STAGGER_ALL_MS = 1000,          /* ... less where there are many addresses: by then all have been tried */
+    STAGGER_HURRY_MS = 20,          /* a link was lost, and data waits: its own address may be dead now */
+    LAST_AT_ONCE = 4,               /* last resorts begun together */
     BUSY_MS = 50,                   /* "busy": the other side is connecting to us right now */
     BACKOFF_FIRST_MS = 10, BACKOFF_MAX_MS = 200,
     HOPELESS_ROUNDS = 3,            /* in which everybody refused: by then it is no race with somebody who just starts */
@@ -193,7 +196,7 @@ static void conn_fail(gci_control *c, gci_conn *k, int err)
 
 static void conn_proven(gci_control *c, gci_conn *k)
 {
-    bool data = k->purpose == GCI_PURPOSE_DATA || k->purpose == GCI_PURPOSE_BACKBONE;
+    bool data = k->purpose == GCI_PURPOSE_DATA || k->purpose == GCI_PURPOSE_BACKBONE || k->purpose == GCI_PURPOSE_STRAND;
     gci_dial *d = k->dial;
     int err;
 
@@ -375,7 +378,7 @@ static void conn_connected(gci_control *c, gci_conn *k)
         k->dial->met = true;
     if (k->purpose == GCI_PURPOSE_JOIN)
         self.job = 0;
-    gci_shake_connect(&k->shake, &self, k->purpose, k->peer, nonce);
+    gci_shake_connect(&k->shake, &self, k->purpose, k->peer, k->dial ? k->dial->strand : 0, k->dial ? k->dial->trunk : 0, nonce);
     k->stage = GCI_CONN_SHAKING;
     conn_shake(c, k);
 }
@@ -627,7 +630,7 @@ GCI void gci_dial_accept(gci_control *c)
 
 /* ---- dialling ------------------------------------------------------------------------------------------------------- */
 
-GCI gci_dial *gci_dial_new(gci_control *c, enum gci_purpose purpose, int peer, const gci_addr *addr, int n, int64_t deadline)
+GCI gci_dial *gci_dial_new(gci_control *c, enum gci_purpose purpose, int peer, const gci_goal *goal, int n, int64_t deadline)
 {
     gci_dial *d = gci_alloc(c->env, sizeof *d);
 
@@ -636,7 +639,7 @@ GCI gci_dial *gci_dial_new(gci_control *c, enum gci_purpose purpose, int peer, c
     d->purpose = (uint8_t)purpose;
     d->peer = peer;
     d->n = n < GCI_CANDIDATES_MAX ? n : GCI_CANDIDATES_MAX;
-    memcpy(d->addr, addr, (size_t)d->n * sizeof *addr);
+    memcpy(d->goal, goal, (size_t)d->n * sizeof *goal);
     d->begun = d->next_at = c->now;
     d->deadline = deadline;
     d->backoff = dial_ms(BACKOFF_FIRST_MS);
@@ -650,7 +653,7 @@ GCI gci_dial *gci_dial_new(gci_control *c, enum gci_purpose purpose, int peer, c
 GCI gci_dial *gci_dial_ssh(gci_control *c, enum gci_purpose purpose, int peer, const char *destination, uint16_t port,
                            int64_t deadline)
 {
-    gci_dial *d = gci_dial_new(c, purpose, peer, &(gci_addr){ .port = port }, 1, deadline);
+    gci_dial *d = gci_dial_new(c, purpose, peer, &(gci_goal){ .addr = { .port = port } }, 1, deadline);
 
     if (!d)
         return NULL;
@@ -700,6 +703,14 @@ GCI bool gci_dial_hopeless(const gci_dial *d)
     return full || !d->n || d->rounds >= HOPELESS_ROUNDS;
 }
 
+GCI bool gci_dial_is_desperate(const gci_dial *d)
+{
+    for (int i = 0; i < d->n; i++)
+        if (gci_addr_class(&d->goal[i].addr) != GCI_CLASS_LINK_LOCAL)
+            return false;
+    return true;
+}
+
 GCI const char *gci_dial_text(gci_control *c, const gci_dial *d, char text[GCI_TEXT])
 {
     size_t at = 0;
@@ -710,7 +721,7 @@ GCI const char *gci_dial_text(gci_control *c, const gci_dial *d, char text[GCI_T
         gci_shake s = { .refusal = (uint8_t)(d->err[i] > 0 ? d->err[i] : 0), .peer_version = d->peer_version,
                         .peer_ranks = d->peer_ranks, .self = dial_self(c) };
         const char *said = d->err[i] ? dial_why(d->err[i], &s, why) : "no answer";
-        const char *where = d->via[0] ? d->via : gci_addr_text(&d->addr[i], address);
+        const char *where = d->via[0] ? d->via : gci_addr_text(&d->goal[i].addr, address);
         int n = snprintf(text + at, GCI_TEXT - at, "%s%s%s: %s", i ? "; " : "", d->via[0] ? "ssh " : "", where, said);
         at += n > 0 ? (size_t)n : 0;
     }
@@ -729,7 +740,7 @@ static int dial_spawn(gci_control *c, gci_dial *d)
     char *argv[] = { ssh, plain, option, batch, option, connect, option, interval, option, count, forward, port, end, d->via,
                      NULL };
 
-    snprintf(port, sizeof port, "127.0.0.1:%u", d->addr[0].port);
+    snprintf(port, sizeof port, "127.0.0.1:%u", d->goal[0].addr.port);
     snprintf(connect, sizeof connect, "ConnectTimeout=%d", TUNNEL_CONNECT_S);
     snprintf(interval, sizeof interval, "ServerAliveInterval=%d", alive < 1 ? 1 : alive > 25 ? 25 : (int)alive);
     snprintf(count, sizeof count, "ServerAliveCountMax=%d", TUNNEL_PROBES);
@@ -739,12 +750,21 @@ static int dial_spawn(gci_control *c, gci_dial *d)
 /* How long an address is tried alone. */
 static int64_t dial_stagger(const gci_dial *d)
 {
-    return dial_ms(STAGGER_MS * d->n > STAGGER_ALL_MS ? STAGGER_ALL_MS / d->n : STAGGER_MS);
+    int ms = STAGGER_MS * d->n > STAGGER_ALL_MS ? STAGGER_ALL_MS / d->n : STAGGER_MS;
+
+    if (d->next < d->n && d->goal[d->next - 1].last && d->next % LAST_AT_ONCE)
+        return 0;
+    return dial_ms(d->hurry && ms > STAGGER_HURRY_MS ? STAGGER_HURRY_MS : ms);
+}
+
+static int dial_connect(gci_control *c, const gci_goal *to)
+{
+    return c->sys->connect(c->sys, &to->addr, to->source.family ? &to->source : NULL, to->bind);
 }
 
 static void dial_try(gci_control *c, gci_dial *d)
 {
-    int i = d->next++, err, fd = d->via[0] ? dial_spawn(c, d) : c->sys->connect(c->sys, &d->addr[i]);
+    int i = d->next++, err, fd = d->via[0] ? dial_spawn(c, d) : dial_connect(c, &d->goal[i]);
     gci_conn *k;
 
     d->next_at = c->now + dial_stagger(d);
@@ -757,7 +777,8 @@ static void dial_try(gci_control *c, gci_dial *d)
         dial_missed(c, d, i, -ENOMEM);
         return;
     }
-    k->addr = d->addr[i];
+    k->goal = d->goal[i];
+    k->addr = k->goal.addr;
     k->peer = d->peer;
     k->purpose = d->purpose;
     k->candidate = i;

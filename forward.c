@@ -36,7 +36,7 @@ GCI gci_link *gci_hop_get(gci_overlay *o, int peer)
     gci_overlay_peer *p = &o->peer[peer];
     if (p->hop)
         return p->hop;
-    p->hop = gci_link_new(o, peer, true);
+    p->hop = gci_link_new(o, peer, true, 0);
     if (!p->hop)
         return NULL;
     o->hungry_since = 0;
@@ -224,17 +224,17 @@ static bool hop_sends(gci_overlay *o, gci_link *hop)
 
 /* ---- sending -------------------------------------------------------------------------------------------------- */
 
-/* false: above there is nothing more to send. */
+/* false: above there is nothing more to send. Where links share the chunks none takes more of them than it needs to be busy. */
 static bool link_fill(gci_overlay *o, gci_link *link)
 {
-    size_t bytes = 0;
+    size_t bytes = 0, most = o->peer[link->peer].strands ? 1 : BULK_QUEUED;
     for (int i = 0; i < link->queued; i++)
         bytes += link->out[i].packet.length;
     while (link->queued < o->queue_max) {
         gci_slot *slot = &link->out[link->queued];
-        unsigned want = GCI_WANT_ORDERED | (bytes < BULK_QUEUED ? GCI_WANT_BULK : 0);
-        if (!o->up.next(o->user, link->peer, want, GCI_PACKET_MAX, &slot->packet, &slot->payload, &slot->token))
-            return bytes >= BULK_QUEUED;
+        unsigned want = (link->strand ? 0 : GCI_WANT_ORDERED) | (bytes < most ? GCI_WANT_BULK : 0);
+        if (!want || !o->up.next(o->user, link->peer, want, GCI_PACKET_MAX, &slot->packet, &slot->payload, &slot->token))
+            return bytes >= most;
         gci_slot_encode(slot);
         bytes += slot->packet.length;
         link->queued++;
@@ -251,6 +251,8 @@ static void link_sent(gci_overlay *o, gci_link *link, size_t bytes)
         enum gci_packet_type type = link->out[0].packet.type;
         void *token = link->out[0].token;
         int dest = (int)link->out[0].packet.dest;
+        if (type == GCI_CHUNK && !link->backbone)
+            gci_overlay_bulk(o, dest, link->out[0].packet.length);
         gci_slot_free(o, &link->out[0]);
         link->gone -= GCI_HEADER_BYTES + link->out[0].packet.length;
         if (--link->queued > 0)
@@ -292,9 +294,11 @@ GCI bool gci_link_pump(gci_overlay *o, gci_link *link)
             gci_link_break(o, link, gci_strerrno((int)n));
             break;
         }
-        moved = true;
+        moved = link->busy = true;
         if (!link->spoke)
             gci_overlay_spoke(o, link);
+        if (!link->backbone && o->compare_at == GCI_FOREVER)
+            gci_strands_watch(o, link);
         link_sent(o, link, (size_t)n);
         more |= link->pushed || link->waiters;
     }
@@ -397,8 +401,11 @@ static bool packet_begin(gci_overlay *o, gci_link *link, const uint8_t *header)
     } else if (err == GC_OK) {
         if (p->source != (uint32_t)link->peer || p->dest != (uint32_t)o->rank)
             err = GC_ERR_PROTOCOL;
-        else
+        else if (!link->strand)
             err = o->up.begin(o->user, link->peer, p, &sink, &sink_bytes, &link->token);
+        else
+            err = p->type == GCI_CHUNK ? o->up.strand_begin(o->user, link->peer, p, &sink, &sink_bytes, &link->token)
+                                       : GC_ERR_PROTOCOL;
         link->passing = GCI_PASS_DELIVER;
     }
     if (err < 0) {
@@ -436,6 +443,8 @@ static void packet_forward(gci_overlay *o, gci_link *link)
 static void packet_end(gci_overlay *o, gci_link *link)
 {
     link->in_packet = false;
+    if (link->in.type == GCI_CHUNK && !link->backbone)
+        gci_overlay_bulk(o, link->peer, link->in.length);
     if (link->passing == GCI_PASS_DELIVER)
         o->up.end(o->user, (int)link->in.source, &link->in, link->token);
     else if (link->passing == GCI_PASS_FORWARD)
@@ -491,6 +500,21 @@ GCI bool gci_link_read(gci_overlay *o, gci_link *link)
     }
     gci_hops_pump(o);
     return moved;
+}
+
+/* A connection ends. What the peer sent before its end still counts, unless it broke the rules. */
+GCI void gci_link_drain(gci_overlay *o, gci_link *link)
+{
+    if (link->mute) {
+        link->broken = false;
+        o->broken--;
+    }
+    link->pumping = true;               /* nothing is sent any more */
+    if (!link->broken)
+        gci_link_parse(o, link);            /* what was read before it broke */
+    while (!link->broken && gci_link_read(o, link))
+        ;
+    link->pumping = false;
 }
 
 /* ---- links that were held --------------------------------------------------------------------------------------- */
@@ -559,6 +583,8 @@ GCI void gci_overlay_disown(gci_overlay *o, int peer, const void *token)
 {
     if (o->peer[peer].own)
         link_disown(o, o->peer[peer].own, peer, token);
+    for (gci_link *strand = o->peer[peer].strands; strand; strand = strand->next_strand)
+        link_disown(o, strand, peer, token);
     for (gci_link *hop = o->hops; hop; hop = hop->next_hop)
         link_disown(o, hop, peer, token);
 }

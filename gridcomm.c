@@ -48,12 +48,12 @@ static const option_row option_rows[] = {
     { "ROUTING", OPTION_TEXT, OPTION_AT(routing), 0, 0, 0, "updown-dfs", false },
     { "LINK_DENSITY", OPTION_REAL, OPTION_AT(link_density), 0, 1, 0, NULL, false },
     { "MAX_LINKS", OPTION_INT, OPTION_AT(max_links), 1, 1e6, 0, NULL, false },     /* 0: max_links_default */
-    { "IF", OPTION_TEXT, OPTION_AT(interfaces), 0, 0, 0, NULL, true },
-    { "ADVERTISE", OPTION_TEXT, OPTION_AT(advertise), 0, 0, 0, NULL, true },
+    { "IF", OPTION_TEXT, OPTION_AT(interfaces), 0, 0, 0, NULL, false },
+    { "ADVERTISE", OPTION_TEXT, OPTION_AT(advertise), 0, 0, 0, NULL, false },
+    { "STREAMS", OPTION_INT, OPTION_AT(streams), 1, 64, 1, NULL, false },
     { "MODEL", OPTION_TEXT, OPTION_AT(model), 0, 0, 0, NULL, true },
     { "ORDER", OPTION_TEXT, OPTION_AT(order), 0, 0, 0, NULL, true },
     { "STALL", OPTION_REAL, OPTION_AT(stall), 0, 1e9, 0, NULL, true },
-    { "STREAMS", OPTION_INT, OPTION_AT(streams), 1, 64, 1, NULL, true },
 };
 
 void gc_options_init(gc_options *options, size_t size_of_options)

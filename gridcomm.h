@@ -106,8 +106,7 @@ typedef struct gc_status {
 /* What gc_init may be told. A field that is 0 or NULL (rank and direct: -1) is taken from the environment variable
  * GRIDCOMM_<FIELD> (ranks: GRIDCOMM_SIZE, interfaces: GRIDCOMM_IF), and if that is not set either, has its default.
  * Begin with GRIDCOMM_OPTIONS_INIT or gc_options_init. Strings need to live only until gc_init returns. Fields marked
- * "later" belong to what this version does not have yet (address selection, models): setting one is
- * GC_ERR_UNSUPPORTED. */
+ * "later" belong to what this version does not have yet (models): setting one is GC_ERR_UNSUPPORTED. */
 typedef struct gc_options {
     size_t size;                /* of this struct as the caller knows it */
 
@@ -117,8 +116,11 @@ typedef struct gc_options {
     const char *key;            /* shared secret of the job; without one only loopback is used */
     const char *cluster;        /* where this rank stands: "site/rack/..."; default: none */
 
-    const char *interfaces;     /* later */
-    const char *advertise;      /* later */
+    /* Nobody should need these three: the library finds out which interface reaches whom. */
+    const char *interfaces;     /* "eth*,ib0": interfaces that take part; "^docker*,virbr*": all but those. One that is named
+                                   without * and ? must be there */
+    const char *advertise;      /* "192.0.2.1", "192.0.2.1:7000", "[2001:db8::1]:7000": where others reach this process, too,
+                                   if that is no address of its host: a container with a mapped port */
     const char *ports;          /* "lo-hi": listen on a port of this range, for firewalls */
     const char *links;          /* name of a file with lines "require <src-pattern> <dst-pattern> via=ssh user=NAME": how
                                    hosts are reached that take no connection but ssh's. # begins a comment. Rank 0's file
@@ -130,7 +132,7 @@ typedef struct gc_options {
                                    a thread of the library moves messages while the program computes */
     const char *routing;        /* how relays are chosen, the same at every rank: "updown-dfs" (default), "updown-bfs",
                                    "ordered"; "unrestricted", shortest paths that may deadlock, for comparison only */
-    const char *debug;          /* "boot,links,p2p,coll" or "all": what to log, to standard error if log is NULL */
+    const char *debug;          /* "boot,links,addrsel,p2p,coll" or "all": what to log, to standard error if log is NULL */
 
     double start_timeout;       /* s, 60: gc_init fails when the job is not complete by then */
     double peer_timeout;        /* s, 30: a host that has not answered for so long is dead */
@@ -140,7 +142,7 @@ typedef struct gc_options {
     int    max_links;           /* direct connections that this rank holds at most, beside those for relaying, 1 .. 1000000;
                                    pairs beyond are relayed. Default: half of the descriptors that the process may open,
                                    16 .. 1024 */
-    int    streams;             /* later */
+    int    streams;             /* 1: connections over each pair of network cards, for long fat pipes, 1 .. 64 */
     int    credits;             /* 64: messages that may come from one rank before they are asked for, 1 .. 16384 */
     int    queue_packets;       /* 8: packets that wait for one connection, 1 .. 8 */
     int    direct;              /* 1 (default): a pair connects directly where it can; 0: everything is relayed; -1: unset */
@@ -438,10 +440,12 @@ int gc_get_stats(const gc_comm *world, gc_stats *stats);
  *               bandwidth), whether it is in use, and which ranks relay for this one
  *   "waits"     who waits for whom: packets for room in a queue, requests for their peers
  *   "clusters"  the tree of clusters and hosts, with their ranks
+ *   "addresses" the interfaces and addresses of every host, where it stands, what collides; for every other host which
+ *               pairs of interfaces are links and why the others are not, and which addresses are tried in which order
  * Without their first and last line the pictures of all ranks can be joined into one of the job. The text is cut to
  * text_bytes with its end; *needed, which may be NULL, is what the whole takes. Local; does not block, but "routes" takes
- * time that grows with the square of the ranks.
- * Returns GC_OK; GC_ERR_ARG: no such what or form; GC_ERR_UNSUPPORTED: "addresses", which is for a later version. */
+ * time that grows with the square of the ranks, and "addresses" asks the kernel for the route to each address of the job.
+ * Returns GC_OK; GC_ERR_ARG: no such what or form; GC_ERR_SYSTEM: this host's interfaces cannot be read. */
 int gc_describe(gc_comm *world, const char *what, const char *form, char *text, size_t text_bytes, size_t *needed);
 
 #ifdef __cplusplus

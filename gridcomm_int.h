@@ -15,23 +15,27 @@
  *   comm.c         what a communicator knows: members, who is gone, the last error
  *   drive.c        who runs the I/O loop: polling, sleeping, the I/O thread, a poller of the user's own
  *   overlay.c      ways to peers, epochs, what control's news mean for them
+ *   strand.c       further links beside one of a pair's own, for much data
  *   forward.c      packets through links: sent, received, passed on with fixed buffers
  *   link.c         a connection with a queue of whole packets at either side
  *   inbox.c        news from control's thread, none of which may be lost
  *   control.c      the control thread: its loop, requests for links, how a rank is reached
  *   mesh.c         the end of the start: the backbone, as far as it can be had
  *   life.c         control connections: life and death, notices, epochs, the goodbye
+ *   reach.c        how a rank is reached: at which addresses, from which interfaces, or by ssh
  *   join.c         how ranks find each other at start and trade cards
  *   dial.c         connecting, accepting, proving; frames on control connections
  *   override.c     what the user lays down about addresses (pure)
  *   addrsel.c      which interface talks to which address (pure)
  *   boot.c         what a process knows at start, cards, the handshake of every port (bytes in, bytes out)
+ *   site.c         which hosts are at one site (pure)
  *   sched.c op.c   schedules and the algorithms that emit them; types and reduction kernels (pure)
  *   linksfile.c    the file that says which links are made by ssh (pure)
  *   mend.c         does a graph of links hold, and which links would mend it? (pure)
  *   backbone.c     which ranks wish for links to each other, so that the job holds together (pure)
  *   route.c topo.c routing tables over a graph of links; clusters as a tree (pure)
  *   text.c         texts put together piece by piece (pure)
+ *   netlink.c      what the kernel knows of networks: interfaces, addresses, routes (no packet leaves the host)
  *   sys.c          the table of system functions, allocator, log, SHA-256 and HMAC
  *
  * GCI marks what rooms share: nothing when each room is a file of its own, static in the amalgamated source.
@@ -40,7 +44,7 @@
 #define GRIDCOMM_INT_H
 
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE             /* accept4, epoll and network namespaces; only sys.c may rely on it */
+#define _GNU_SOURCE             /* accept4, epoll and network namespaces; only sys.c and netlink.c may rely on it */
 #endif
 
 #include "gridcomm.h"
@@ -62,6 +66,8 @@ enum { GCI_TEXT = 256 };        /* bytes of an error text */
 
 static inline size_t gci_min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t gci_max(size_t a, size_t b) { return a > b ? a : b; }
+static inline int gci_max32(int a, int b) { return a > b ? a : b; }
+static inline int64_t gci_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* SplitMix64 (Steele, Lea and Flood 2014): state in, number out. */
 static inline uint64_t gci_mix(uint64_t x)
@@ -85,7 +91,8 @@ typedef struct gci_addr {
     uint32_t scope;             /* IPv6 link-local: interface index */
 } gci_addr;
 
-enum { GCI_IF_LOOPBACK = 1, GCI_IF_POINT_TO_POINT = 2, GCI_IF_DEPRECATED = 4, GCI_IF_TEMPORARY = 8 };   /* the last two: IPv6 */
+enum { GCI_IF_LOOPBACK = 1, GCI_IF_POINT_TO_POINT = 2, GCI_IF_DEPRECATED = 4, GCI_IF_TEMPORARY = 8,   /* these two: IPv6 */
+       GCI_IF_IDLE = 16 };          /* no carrier: nothing gets there or comes from there now */
 
 /* One address of one interface that is up. An interface with several addresses has several entries, one after another. */
 typedef struct gci_ifaddr {
@@ -96,6 +103,10 @@ typedef struct gci_ifaddr {
     uint32_t speed;             /* Mbit/s; 0 unknown */
     char     name[GCI_IFNAME_BYTES];
 } gci_ifaddr;
+
+/* What the kernel would do with a packet to somewhere: it has no route (or one that says no), the default one, another. */
+enum gci_route_kind { GCI_ROUTE_UNKNOWN, GCI_ROUTE_NONE, GCI_ROUTE_DEFAULT, GCI_ROUTE_SPECIFIC };
+typedef struct gci_route_answer { enum gci_route_kind kind; uint32_t index; } gci_route_answer;     /* index: of the interface */
 
 enum { GCI_READ = 1, GCI_WRITE = 2 };
 typedef struct gci_event { uint64_t tag; unsigned events; } gci_event;     /* GCI_READ also on end or error of a stream */
@@ -116,12 +127,19 @@ struct gci_sys {
     int     (*host)(gci_sys *, char id[GCI_HOST_ID_BYTES], char name[GCI_HOST_NAME_BYTES]);    /* id: boot id and network
                                                                        namespace, equal = same host; name: as people call it */
     int     (*interfaces)(gci_sys *, gci_ifaddr *out, int max);     /* how many there are (may exceed max); loopback too */
+    /* The kernel's entry for a destination; bound: of a socket bound to that interface, 0: of any. Its guess that what it has
+     * no route for is on the link is no entry: NONE. UNKNOWN: it cannot be asked, or sockets cannot be bound. */
+    gci_route_answer (*route)(gci_sys *, const gci_addr *to, uint32_t bound);
+    uint64_t (*gate)(gci_sys *);                                    /* the router that leads out, as a number that others behind
+                                                                       the same one find too; 0: none, or it is not known */
     int     (*resolve)(gci_sys *, const char *name, uint16_t port, gci_addr *out, int max);   /* how many; name or literal */
 
     int     (*listen)(gci_sys *, gci_addr *at);                     /* port 0: chosen, and written back. :: takes IPv4 too */
     int     (*adopt)(gci_sys *, int inherited, gci_addr *at);       /* a listening socket that the launcher made */
     int     (*accept)(gci_sys *, int fd, gci_addr *from);           /* -EAGAIN: nobody waits */
-    int     (*connect)(gci_sys *, const gci_addr *to);              /* begins; watch for GCI_WRITE */
+    /* Begins; watch for GCI_WRITE. source: this end's address, its port is free, NULL: the kernel chooses. bind: index of the
+     * only interface that is to carry it, 0: any. */
+    int     (*connect)(gci_sys *, const gci_addr *to, const gci_addr *source, uint32_t bind);
     int     (*connected)(gci_sys *, int fd);                        /* then: 0, -EINPROGRESS or why not */
     int     (*tune)(gci_sys *, int fd, enum gci_tune, int64_t peer_timeout);
     int64_t (*silence)(gci_sys *, int fd);                          /* ns that the other end's kernel has said nothing, though it
@@ -155,6 +173,16 @@ struct gci_sys {
 };
 
 GCI gci_sys *gci_sys_real(void);            /* the real calls: Linux */
+
+/* The first line of a small file of procfs or sysfs, without its end. How many bytes, or a negative errno. */
+GCI int gci_read_line(const char *path, char *line, size_t bytes);
+
+/* ---- netlink.c: for sys.c, the entries of that table of these names --------------------------------------------- */
+
+GCI int      gci_netlink_interfaces(gci_ifaddr *out, int max);
+GCI gci_route_answer gci_netlink_route(const gci_addr *to, uint32_t bound);
+GCI uint64_t gci_netlink_gate(void);
+GCI int      gci_netlink_bind(int fd, uint32_t index);          /* nothing but that interface is to carry what it sends */
 
 /* What every room needs: the system, memory with an account, a log. One per world; safe on any thread. */
 enum { GCI_DEBUG_BOOT = 1, GCI_DEBUG_LINKS = 2, GCI_DEBUG_P2P = 4, GCI_DEBUG_COLL = 8, GCI_DEBUG_ADDRSEL = 16 };
@@ -373,6 +401,19 @@ GCI const gci_algo *gci_algo_find(enum gci_coll, const char *name);     /* name 
 GCI const char *gci_coll_name(enum gci_coll);                           /* "allreduce" */
 GCI void gci_sched_free(gci_env *, gci_sched *);
 
+/* ---- site.c: which hosts are at one site (pure) ------------------------------------------------------------------- */
+
+/* Where an address leads. NOWHERE: loopback, multicast, unspecified, reserved. PRIVATE: RFC 1918, 100.64/10, unique local. */
+enum gci_class { GCI_CLASS_NOWHERE, GCI_CLASS_LINK_LOCAL, GCI_CLASS_PRIVATE, GCI_CLASS_PUBLIC };
+GCI enum gci_class gci_addr_class(const gci_addr *);
+
+/* What is known of a host's place: its addresses, the router that leads out of it (gci_sys.gate), and at which address it was
+ * seen from elsewhere. */
+typedef struct gci_whereabouts { const gci_ifaddr *addr; int addrs; uint64_t gate; gci_addr seen; } gci_whereabouts;
+#define GCI_SITE_NAT (UINT64_C(1) << 63)    /* in the number of a site: hosts of it were seen behind a NAT */
+/* site: [hosts] equal = the same site, 0: unknown. Host 0 is that of rank 0, who saw the others. GC_ERR_NOMEM. */
+GCI int gci_sites(gci_env *, const gci_whereabouts *, int hosts, uint64_t site[]);
+
 /* ---- boot.c: what a process knows at start, cards, the handshake (pure: bytes in, bytes out) ------------------ */
 
 enum { GCI_ROOTS_MAX = 16, GCI_KEY_MAX = 256, GCI_IFADDRS_MAX = 64, GCI_CLUSTER_MAX = 128, GCI_RANKS_MAX = 65536 };
@@ -394,7 +435,12 @@ GCI int gci_place_find(const gc_options *, const char *(*look_up)(void *user, co
                        char error_text[GCI_TEXT]);
 
 /* A host as every rank sees it; a rank's card. Hosts are told once however many ranks they run. */
-typedef struct gci_host { char id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES]; int addrs; gci_ifaddr *addr; } gci_host;
+typedef struct gci_host {
+    char        id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES];
+    uint64_t    site;           /* where it is, as far as anybody can tell; 0: unknown */
+    int         addrs;
+    gci_ifaddr *addr;           /* a port in it: it is reached there, and not at its ranks' own (GRIDCOMM_ADVERTISE) */
+} gci_host;
 /* host: index; -1: not heard of yet */
 typedef struct gci_card { int host; uint16_t port; uint8_t big_endian; const char *cluster; } gci_card;
 typedef struct gci_table {
@@ -406,14 +452,17 @@ typedef struct gci_table {
 } gci_table;
 GCI void gci_table_free(gci_env *, gci_table *);
 
-/* One rank's card as it stands alone: what a process tells when it joins, and enough to connect to it. Loopback addresses
- * are never in it. 24 addresses keep a table within 512 B * ranks + 1 KiB * hosts; link-local ones give way first. */
-enum { GCI_CARD_ADDRS_MAX = 24,
-       GCI_CARD_BYTES_MAX = 8 + GCI_HOST_ID_BYTES + GCI_HOST_NAME_BYTES + GCI_CLUSTER_MAX + GCI_CARD_ADDRS_MAX * 48 };
+/* One rank's card as it stands alone: what a process tells when it joins, and enough to connect to it. Loopback addresses and
+ * idle interfaces are never in it; of too many addresses link-local ones give way first, then an interface's further ones. */
+enum { GCI_CARD_ADDRS_MAX = 40, GCI_CARD_ADDR_BYTES_MAX = 49,
+       GCI_CARD_BYTES_MAX = 25 + GCI_HOST_ID_BYTES + GCI_HOST_NAME_BYTES + GCI_CLUSTER_MAX
+                            + GCI_CARD_ADDRS_MAX * GCI_CARD_ADDR_BYTES_MAX };
 typedef struct gci_full_card {
     char       id[GCI_HOST_ID_BYTES], name[GCI_HOST_NAME_BYTES], cluster[GCI_CLUSTER_MAX];
     uint16_t   port;
     uint8_t    big_endian;
+    uint64_t   gate;            /* gci_sys.gate */
+    uint64_t   site;            /* of a card out of a table; 0: unknown */
     int        addrs;
     gci_ifaddr addr[GCI_CARD_ADDRS_MAX];
 } gci_full_card;
@@ -423,16 +472,15 @@ GCI void   gci_card_fill(gci_full_card *, const char *id, const char *name, cons
 GCI size_t gci_card_encode(const gci_full_card *, uint8_t out[GCI_CARD_BYTES_MAX]);
 GCI int    gci_card_decode(gci_full_card *, const uint8_t *, size_t);       /* GC_ERR_PROTOCOL */
 
-/* The table of encoded cards (each decodable), one per rank; its wire form; the tree along which it travels. */
-GCI int    gci_table_gather(gci_env *, uint64_t job, int ranks, uint8_t *const card[], const size_t bytes[], gci_table *);
+/* The table of encoded cards (each decodable), one per rank; its wire form; the tree along which it travels. seen: the
+ * address at which rank 0 saw each rank, of itself that which others know it by; family 0: not known. */
+GCI int    gci_table_gather(gci_env *, uint64_t job, int ranks, uint8_t *const card[], const size_t bytes[],
+                            const gci_addr seen[], gci_table *);
 GCI size_t gci_table_encode(const gci_table *, uint8_t *out);               /* out NULL: how many bytes */
 GCI size_t gci_table_bytes_max(int ranks);                                  /* no wire form is longer */
 GCI int    gci_table_decode(gci_env *, const uint8_t *, size_t, gci_table *);   /* GC_ERR_PROTOCOL, GC_ERR_NOMEM */
 GCI int    gci_table_parents(gci_env *, const gci_table *, int parent[]);   /* parent[0] = -1; once per site, once per host */
 GCI void   gci_table_card(const gci_table *, int rank, gci_full_card *);
-
-/* Addresses of a peer on `theirs` as seen from `mine`, best first; returns how many (<= max). */
-GCI int    gci_candidates(const gci_full_card *mine, const gci_full_card *theirs, gci_addr *out, int max);
 
 /* The handshake that opens every connection:
  *
@@ -446,11 +494,12 @@ GCI int    gci_candidates(const gci_full_card *mine, const gci_full_card *theirs
 enum gci_purpose { GCI_PURPOSE_JOIN = 1, GCI_PURPOSE_FETCH, GCI_PURPOSE_CONTROL,
                    GCI_PURPOSE_DATA,            /* a link of the pair's own: nothing is forwarded over it */
                    GCI_PURPOSE_BACKBONE,        /* a link of the backbone, for packets on their way between any two ranks */
+                   GCI_PURPOSE_STRAND,          /* a further link beside one of the pair's own (DATA), for chunks alone */
                    GCI_PURPOSES };
 enum gci_refusal { GCI_REFUSE_NOT, GCI_REFUSE_VERSION, GCI_REFUSE_PURPOSE, GCI_REFUSE_JOB, GCI_REFUSE_RANKS, GCI_REFUSE_FROM,
                    GCI_REFUSE_TO, GCI_REFUSE_TAKEN, GCI_REFUSE_BUSY, GCI_REFUSE_LEAVING, GCI_REFUSE_STARTED, GCI_REFUSE_KEY,
                    GCI_REFUSE_FULL, GCI_REFUSE_STRANGER, GCI_REFUSALS };
-enum { GCI_PROTOCOL_VERSION = 1, GCI_NONCE_BYTES = 32, GCI_HELLO_BYTES = 64, GCI_CHALLENGE_BYTES = 88, GCI_VERDICT_BYTES = 4 };
+enum { GCI_PROTOCOL_VERSION = 2, GCI_NONCE_BYTES = 32, GCI_HELLO_BYTES = 64, GCI_CHALLENGE_BYTES = 88, GCI_VERDICT_BYTES = 4 };
 enum gci_shake_state { GCI_SHAKE_READS, GCI_SHAKE_DECIDES, GCI_SHAKE_DONE, GCI_SHAKE_FAILED };
 enum gci_shake_step { GCI_SHAKE_HELLO, GCI_SHAKE_CHALLENGE, GCI_SHAKE_PROOF, GCI_SHAKE_VERDICT };   /* the message awaited */
 
@@ -464,13 +513,17 @@ typedef struct gci_shake {
     uint16_t peer_version;
     uint32_t peer_ranks;
     uint32_t id;                /* names the connection at both ends, once it is proven; never 0 */
+    uint8_t  strand;            /* of a STRAND: its number, 1 ... 255 ... */
+    uint32_t trunk;             /* ... and the id of the connection that it belongs to */
     uint64_t job;               /* connector: proven with the CHALLENGE */
     size_t   have, want, out_bytes;
     uint8_t  in[GCI_CHALLENGE_BYTES], out[GCI_CHALLENGE_BYTES];     /* out: out_bytes to send now; then set it to 0 */
     uint8_t  transcript[GCI_HELLO_BYTES + GCI_CHALLENGE_BYTES - GCI_MAC_BYTES];
 } gci_shake;
 
-GCI void   gci_shake_connect(gci_shake *, const gci_shake_self *, enum gci_purpose, int to, const uint8_t nonce[GCI_NONCE_BYTES]);
+/* strand, trunk: of a STRAND, else 0 */
+GCI void   gci_shake_connect(gci_shake *, const gci_shake_self *, enum gci_purpose, int to, unsigned strand, uint32_t trunk,
+                             const uint8_t nonce[GCI_NONCE_BYTES]);
 GCI void   gci_shake_accept(gci_shake *, const gci_shake_self *, const uint8_t nonce[GCI_NONCE_BYTES]);
 GCI size_t gci_shake_wants(const gci_shake *);      /* bytes to read now, never more than the handshake's own; 0: none */
 GCI size_t gci_shake_feed(gci_shake *, const uint8_t *, size_t);            /* how many were taken */
@@ -478,10 +531,6 @@ GCI void   gci_shake_decide(gci_shake *, enum gci_refusal);                 /* i
 GCI const char *gci_shake_text(const gci_shake *, char text[GCI_TEXT]);     /* why it failed: "wrong key", "speaks version 2" */
 
 /* ---- addrsel.c: which interface talks to which address (pure) ----------------------------------------------------- */
-
-/* Where an address leads. NOWHERE: loopback, multicast, unspecified, reserved. PRIVATE: RFC 1918, 100.64/10, unique local. */
-enum gci_class { GCI_CLASS_NOWHERE, GCI_CLASS_LINK_LOCAL, GCI_CLASS_PRIVATE, GCI_CLASS_PUBLIC };
-GCI enum gci_class gci_addr_class(const gci_addr *);
 
 /* What a pair of addresses is good for, the better the greater. From GCI_QUALITY_PRIVATE on both ends see it alike. */
 enum gci_quality {
@@ -503,19 +552,12 @@ enum gci_why { GCI_WHY_FAMILY, GCI_WHY_SHARED, GCI_WHY_COLLISION, GCI_WHY_OTHER_
 GCI const char *gci_quality_text(enum gci_quality);
 GCI const char *gci_why_text(enum gci_why);
 
-enum gci_route_kind { GCI_ROUTE_UNKNOWN, GCI_ROUTE_NONE, GCI_ROUTE_DEFAULT, GCI_ROUTE_SPECIFIC };
-typedef struct gci_route_answer { enum gci_route_kind kind; uint32_t index; } gci_route_answer;     /* index: of the interface */
-
 /* The host that looks at others, and what only it knows. */
 typedef struct gci_onlooker {
     int  host;                  /* which of the table */
     const gci_ifaddr *own;      /* every address that it has, those not on its card too: never targets. The first 64 of these */
     int  owns;
-    /* The kernel's entry for a destination; bound: of a socket bound to that interface, 0: of any. The kernel's guess that
-     * what it has no route for is on the link is no entry: NONE. NULL: there is nobody to ask. */
-    gci_route_answer (*route)(void *user, const gci_addr *to, uint32_t bound);
-    void *user;
-    bool  can_bind;             /* sockets can be bound to an interface */
+    gci_sys *sys;               /* whose route() is asked; NULL: there is nobody to ask */
 } gci_onlooker;
 
 typedef struct gci_target {
@@ -536,15 +578,24 @@ enum { GCI_TARGETS_MAX = 64 };
 /* links: that stripe, the first */
 typedef struct gci_choice { int targets, links; gci_target target[GCI_TARGETS_MAX]; } gci_choice;
 
-/* Knows who collides with whom among all hosts of a job. host and site must outlive it. site: of each host, 0 or no array:
- * unknown. GC_ERR_NOMEM. */
+/* Knows who collides with whom among all hosts of a job. They must outlive it. GC_ERR_NOMEM. */
 typedef struct gci_addrsel gci_addrsel;
-GCI int  gci_addrsel_make(gci_env *, const gci_host *, int hosts, const uint64_t *site, gci_addrsel **);
+GCI int  gci_addrsel_make(gci_env *, const gci_host *, int hosts, gci_addrsel **);
 GCI void gci_addrsel_free(gci_env *, gci_addrsel *);                /* NULL is fine */
 GCI void gci_addrsel_look(gci_addrsel *, const gci_onlooker *);     /* sets who looks; `own` is not needed afterwards */
 /* Where to connect to peer (a host), whose port is given, best first; it stays until the next choice. */
 GCI const gci_choice *gci_addrsel_choose(gci_addrsel *, int peer, uint16_t port);
 GCI void gci_addrsel_explain(gci_addrsel *, gci_text *);            /* the last choice: lines on interfaces, edges and targets */
+/* Address i of a host: "10.1.0.1/16 private, also of b, network forbidden". */
+GCI void gci_addrsel_tell_address(const gci_addrsel *, int host, int i, gci_text *);
+/* The last choice, edge by edge. Interfaces are numbered from 0 as they come in the cards; false: there are not so many, or
+ * both are one host. */
+typedef struct gci_edge_view {
+    const char *my_name, *their_name;
+    uint8_t     quality, why;   /* enum gci_quality, gci_why; of a link-local one: why it has nothing better */
+    bool        near;           /* it has nothing better, though there are addresses of one network */
+} gci_edge_view;
+GCI bool gci_addrsel_edge(gci_addrsel *, int mine, int theirs, gci_edge_view *);
 GCI void gci_addrsel_nothing(const gci_addrsel *, gci_text *);      /* one line: why it has no target */
 
 /* Matching of most pairs, among those of greatest weight. weight: [rows][columns], as below, 0: no pair; at most 64 either way.
@@ -567,7 +618,8 @@ GCI int gci_ports_parse(const char *text, uint16_t *low, uint16_t *high, char er
  * to this rank's neighbours, by which life and death are seen, and floods notices over them. It touches no data
  * connection: proven data sockets are handed up as news. */
 enum gci_news_kind {
-    /* fd: a proven connection to rank for `purpose`, known as `id` at both ends; the receiver's now */
+    /* fd: a proven connection to rank for `purpose`, known as `id` at both ends; the receiver's now. A STRAND belongs to the
+     * connection `trunk`. strands: so many of them could be opened from here beside this one (DATA) */
     GCI_NEWS_LINK,
     GCI_NEWS_NO_LINK,           /* rank could not be connected for `purpose` (gci_control_connect); code and text say why */
     GCI_NEWS_DEAD,              /* rank died or is cut off: code GC_ERR_PEER; text says how it was seen. A new epoch */
@@ -584,7 +636,8 @@ typedef struct gci_news {
     enum gci_news_kind kind;
     int        rank, other, fd, code;
     enum gci_purpose purpose;
-    uint32_t   id;
+    uint32_t   id, trunk;
+    unsigned   strand, strands;
     uint32_t   links;           /* of a LINK that comes out of the inbox: how many it stands for, of which it is the last */
     uint16_t   epoch;           /* from this news on */
     gci_notice notice;
@@ -611,6 +664,9 @@ GCI const gci_graph *gci_control_graph(const gci_control *);
  * it). had: how many GCI_NEWS_LINK of that rank and purpose the caller has seen; if control has delivered more by then, the
  * request is stale and dropped. Answered by LINK, NO_LINK, DEAD, LEFT or (backbone) DOWN. Any thread. */
 GCI int  gci_control_connect(gci_control *, enum gci_purpose, int rank, uint32_t had);
+/* Asks for a further link beside the one of the pair's own that is known as trunk; strand: 1 ... strands, as its news said.
+ * Answered by LINK or NO_LINK of GCI_PURPOSE_STRAND. Any thread. */
+GCI int  gci_control_strand(gci_control *, int rank, unsigned strand, uint32_t trunk);
 GCI void gci_control_full(gci_control *, bool full);                /* full: others' links of their own are refused. Any thread */
 /* The epoch counts the losses that this rank has heard of, so all ranks reach the same one. This adds a loss. Any thread. */
 GCI int  gci_control_restart(gci_control *);
@@ -667,6 +723,9 @@ typedef struct gci_stream {
     unsigned unseen, heard;     /* control: notices sent and not yet SEEN; read and not yet told so */
 } gci_stream;
 
+/* Where to connect to, and from where: as gci_target says. */
+typedef struct gci_goal { gci_addr addr, source; uint32_t bind; bool last; } gci_goal;
+
 enum gci_conn_stage { GCI_CONN_CONNECTING, GCI_CONN_SHAKING, GCI_CONN_PROVEN, GCI_CONN_CLOSED };
 typedef struct gci_dial gci_dial;
 typedef struct gci_conn {
@@ -678,6 +737,7 @@ typedef struct gci_conn {
     uint32_t    epoch;          /* links that the peer had at its HELLO: a later PROOF may be stale */
     int64_t     since, deadline;    /* deadline 0: none */
     gci_addr    addr;           /* of the other end */
+    gci_goal    goal;           /* outgoing */
     gci_dial   *dial;           /* outgoing and unproven */
     int         candidate;      /* of dial */
     gci_stream *stream;         /* proven */
@@ -688,10 +748,12 @@ typedef struct gci_conn {
 struct gci_dial {
     gci_dial *next_dial;
     int       peer, n, next, open;      /* addresses, the next to try, connections under way */
-    uint8_t   purpose;
+    uint8_t   purpose, strand;
+    uint32_t  trunk;
     bool      over;
     bool      met;              /* an address took a connection: a host is there ... */
     bool      mute;             /* ... and in this round one did, and then said nothing */
+    bool      hurry;            /* all addresses at once, nearly */
     bool      asked, called;    /* it is the overlay that wants it; the peer */
     gci_conn *chosen;           /* the one that got our PROOF; it alone may succeed */
     int64_t   next_at, backoff, backoff_max, deadline, begun;
@@ -699,7 +761,7 @@ struct gci_dial {
     uint16_t  peer_version;     /* as the last refusal said, for its text */
     uint32_t  peer_ranks;
     char      via[GCI_ADDR_TEXT + 80];  /* not "": there is one address, and the way to it is ssh to this destination */
-    gci_addr  addr[GCI_CANDIDATES_MAX];
+    gci_goal  goal[GCI_CANDIDATES_MAX];
     int       err[GCI_CANDIDATES_MAX];  /* 0 none yet, < 0 errno, > 0 enum gci_refusal */
 };
 
@@ -780,6 +842,11 @@ struct gci_control {
     gci_dial  *dials;
 
     gci_full_card me;
+    gci_ifaddr *own;  int owns; /* all that this host has */
+    unsigned   streams;         /* connections per link */
+    gci_addrsel *addrsel;       /* from the table on ... */
+    uint8_t   *explained;       /* ... [hosts] its choice has been logged */
+    gci_goal **trunk;           /* [ranks] of the links of their own that were dialled here, or NULL */
     uint64_t   job;
     gci_table  table;           /* ranks 0: not there yet */
     uint8_t   *wire;  size_t wire_bytes, wire_have;     /* its wire form, while others may fetch it ... */
@@ -788,6 +855,7 @@ struct gci_control {
     gci_addr   root_at;         /* where rank 0 was joined; family 0: on this host, or by a tunnel */
     gci_conn **joined;          /* rank 0: [ranks] */
     uint8_t  **card;  size_t *card_bytes;               /* rank 0: [ranks] */
+    gci_addr  *seen;            /* rank 0: [ranks] where each was seen; of itself, what others know it by */
     int        cards, ready;
     int64_t    noted_at, resolved_at;
     int        note_rank;       /* who seemed to have another key */
@@ -825,11 +893,12 @@ struct gci_control {
     struct gci_kept { gci_notice notice; uint32_t number; int from; } kept[GCI_NOTICES_KEPT];  /* the latest, by index modulo */
 };
 
-GCI gci_dial *gci_dial_new(gci_control *, enum gci_purpose, int peer, const gci_addr *, int n, int64_t deadline);
+GCI gci_dial *gci_dial_new(gci_control *, enum gci_purpose, int peer, const gci_goal *, int n, int64_t deadline);
 GCI gci_dial *gci_dial_ssh(gci_control *, enum gci_purpose, int peer, const char *destination, uint16_t port, int64_t deadline);
 GCI gci_dial *gci_dial_find(gci_control *, enum gci_purpose, int peer);
 GCI void      gci_dial_end(gci_control *, gci_dial *);          /* NULL is fine; no upcall */
 GCI bool      gci_dial_hopeless(const gci_dial *);              /* a round is over, and trying again will not help */
+GCI bool      gci_dial_is_desperate(const gci_dial *);          /* there are none but link-local addresses */
 GCI const char *gci_dial_text(gci_control *, const gci_dial *, char text[GCI_TEXT]);    /* each address and its error */
 GCI void      gci_dial_accept(gci_control *);
 GCI int64_t   gci_dial_timers(gci_control *);                   /* does what is due; when the next is */
@@ -880,9 +949,20 @@ GCI void      gci_life_leave(gci_control *);
 GCI bool      gci_life_has_left(const gci_control *);
 GCI void      gci_life_tell(gci_control *, gci_news *);         /* news of the present epoch */
 GCI const char *gci_life_address(const gci_control *, int rank, char text[GCI_ADDR_TEXT]);
+
+/* Fills in me. GC_ERR_CONFIG, _SYSTEM, _NOMEM */
+GCI int       gci_reach_card(gci_control *, const gc_options *, char text[GCI_TEXT]);
+GCI int       gci_reach_open(gci_control *);                    /* the table is here; GC_ERR_NOMEM */
+GCI void      gci_reach_close(gci_control *);
 /* A dial to rank by whatever way there is; NULL: out of memory. candidates: how many addresses there were. */
-GCI gci_dial *gci_life_dial(gci_control *, enum gci_purpose, int rank, int64_t patience, int *candidates);
-GCI bool      gci_life_by_ssh(const gci_control *, int from, int to, char destination[GCI_ADDR_TEXT + 80]);
+GCI gci_dial *gci_reach_dial(gci_control *, enum gci_purpose, int rank, int64_t patience, int *candidates);
+/* To whom only the card is known of; NULL: there is no address, or no memory. */
+GCI gci_dial *gci_reach_fetch(gci_control *, int rank, gci_full_card *, int64_t deadline);
+GCI bool      gci_reach_possible(gci_control *, int from, int to);      /* is there an address to try? */
+GCI const char *gci_reach_why(gci_control *, int rank, char text[GCI_TEXT]);                /* why there is none */
+GCI bool      gci_reach_by_ssh(const gci_control *, int from, int to, char destination[GCI_ADDR_TEXT + 80]);
+GCI unsigned  gci_reach_strands(gci_control *, const gci_conn *trunk);
+GCI gci_dial *gci_reach_strand(gci_control *, int rank, unsigned strand, uint32_t trunk, int64_t deadline);
 
 /* GC_ERR_CONFIG, text says what; _NOMEM */
 GCI int       gci_mesh_read_links(gci_control *, const char *path, char text[GCI_TEXT]);
@@ -949,6 +1029,10 @@ typedef struct gci_upcalls {
     void (*way_down)(void *user, int peer, bool broke_rules);
     void (*news)(void *user, const gci_news *); /* DEAD, LEFT, NO_LINK (and no route) and notices, in order */
     int64_t (*tick)(void *user, int64_t now);   /* before sleeping: do what is due, tell when to call again */
+    /* Strands: links beside that of the pair's own, for chunks alone, which may get past all else. As begin; and one has ended:
+     * its chunks that were not sent are sent() for the last time, what it had sent may be lost. */
+    int  (*strand_begin)(void *user, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
+    void (*strand_down)(void *user, int peer);
 } gci_upcalls;
 
 GCI int  gci_overlay_open(gci_overlay **, gci_env *, gci_monitor *, int rank, int ranks, const gc_options *resolved,
@@ -968,6 +1052,7 @@ GCI void gci_overlay_use_routes(gci_overlay *, gci_routes *);
 typedef struct gci_link_view {
     int      peer;
     bool     backbone;
+    unsigned strand;            /* 0: none */
     int      queued, queue_max; /* packets that wait to be sent */
     int      holds;             /* dest of the received packet that waits for room elsewhere, or -1 ... */
     int      waits_for;         /* ... and the neighbour whose queue is full, or -1 */
@@ -1039,12 +1124,15 @@ enum gci_passing { GCI_PASS_SKIP, GCI_PASS_DELIVER, GCI_PASS_FORWARD };     /* w
 struct gci_link {
     int      fd, peer;                  /* fd -1: a hop without a connection */
     bool     backbone;
+    uint8_t  strand;                    /* 0: none */
+    gci_link *next_strand;
     bool     broken;
     bool     pumping, pushed;           /* in gci_link_pump; and there is more since it last asked */
     bool     mute;                      /* sending failed; what the peer sent before may still be read */
     bool     broke_rules;               /* the peer did */
     bool     writing;                   /* the poller watches for room */
     bool     spoke;                     /* since its peer's kernel was last seen to owe nothing */
+    bool     busy, hushed;              /* of several of a pair: it has sent since the last comparison; nothing gets through */
     uint8_t  owed;                      /* looks since when that owes something, and has said nothing */
     unsigned watched;                   /* events asked of the poller */
     int      paid;                      /* waits that polling it has ended, towards HOT_AFTER */
@@ -1086,7 +1174,8 @@ struct gci_link {
 
 static inline bool gci_link_is_read(const gci_link *link) { return !link->holds && !link->stopped; }
 
-GCI gci_link *gci_link_new(gci_overlay *, int peer, bool backbone);         /* without a connection; NULL: out of memory */
+/* without a connection; NULL: out of memory */
+GCI gci_link *gci_link_new(gci_overlay *, int peer, bool backbone, unsigned strand);
 GCI int  gci_link_open(gci_overlay *, gci_link *, int fd);                  /* takes fd over; < 0: it is broken */
 GCI void gci_link_close(gci_overlay *, gci_link *);
 GCI void gci_link_break(gci_overlay *, gci_link *, const char *why);        /* marks it, for the driver to tear down */
@@ -1120,15 +1209,31 @@ GCI void gci_route_push(gci_overlay *, int peer);                           /* t
 GCI bool gci_link_pump(gci_overlay *, gci_link *);
 GCI void gci_link_parse(gci_overlay *, gci_link *);
 GCI bool gci_link_read(gci_overlay *, gci_link *);
+GCI void gci_link_drain(gci_overlay *, gci_link *);                         /* a connection ends */
 
 /* What overlay.c does for them. */
 GCI const gci_routes *gci_overlay_tables(gci_overlay *);                    /* of this epoch; NULL: no memory, or no backbone */
 GCI void gci_overlay_ask(gci_overlay *, int peer, int kind);                /* control, for a link */
+GCI void gci_owns_review(gci_overlay *);                                    /* the number of links of pairs' own has changed */
 GCI void gci_overlay_errand(gci_overlay *);                                 /* the driver has something to do */
 GCI void gci_overlay_alarm(gci_overlay *, int64_t at);                      /* gci_links_tick has, then */
 GCI void gci_overlay_spoke(gci_overlay *, gci_link *);                      /* it has: is it heard? */
 /* A packet for this rank: where its bytes go. link->passing tells whether it is delivered. */
 GCI void gci_route_deliver(gci_overlay *, gci_link *, void **sink, size_t *sink_bytes);
+
+/* ---- strand.c: further links beside one of a pair's own -------------------------------------------------------------- */
+
+struct gci_overlay_peer;
+GCI gci_link *gci_strand_find(const struct gci_overlay_peer *, unsigned strand);
+GCI void gci_overlay_bulk(gci_overlay *, int peer, size_t bytes);           /* chunks have gone over its own links, or come */
+GCI void gci_strand_attach(gci_overlay *, const gci_news *);
+GCI void gci_strands_end(gci_overlay *, int peer);                          /* what has come over them still counts */
+GCI void gci_strands_free(gci_overlay *, int peer);
+GCI void gci_strands_tear_down(gci_overlay *, int peer);                    /* those that are broken */
+GCI void gci_strands_cut(gci_overlay *, int peer);
+GCI void gci_strands_pump(gci_overlay *, int peer);
+GCI void gci_strands_watch(gci_overlay *, const gci_link *);                /* it has sent: is it heard? */
+GCI void gci_strands_compare(gci_overlay *, int64_t now);
 
 /* ---- overlay.c, what it shares with those and drive.c, all of it inside the world's monitor but for the inbox -------- */
 
@@ -1136,6 +1241,10 @@ GCI void gci_route_deliver(gci_overlay *, gci_link *, void **sink, size_t *sink_
 
 typedef struct gci_overlay_peer {
     gci_link *own, *hop;
+    gci_link *strands;                  /* beside own, while that lasts */
+    uint8_t  strands_most;              /* that can be opened from here */
+    size_t   bulk;                      /* bytes of chunks over its own links since strands were last thought of */
+    int64_t  strands_at;                /* not before that time */
     uint32_t seen[2], own_id;           /* links so far, by kind; the last of its own */
     bool     asked[2], unasked[2];      /* by kind; no memory to ask: tried again */
     bool     routed;                    /* the way is the route ... */
@@ -1199,6 +1308,7 @@ struct gci_overlay {
     bool         started;       /* links can be asked for; before, news wait */
     int64_t      alarm;         /* when the clock brings one of these */
     int64_t      listened_at, listen_at, listen_all_at; /* for the silence of links that spoke; at the latest of all */
+    int64_t      compare_at;            /* for the silence of links beside others of their pair */
     gci_inbox    inbox;
     /* drive.c: who waits, and how */
     enum gci_progress progress;
@@ -1301,6 +1411,7 @@ struct gc_request {
     bool      any_tag, sync;
     bool      early;            /* a receive whose early grant is still to be told; a send that no early grant starts any more */
     bool      streams;          /* a send granted early: its chunks stay behind its envelope */
+    bool      scattered;        /* a send: some of its chunks went where its envelope did not */
     gc_comm  *comm;
     gc_status status;           /* valid when done */
     void    (*done_fn)(gc_request *);       /* inside the monitor; may post further messages */
@@ -1341,6 +1452,8 @@ struct gc_message {
     gc_request *recv;
     gc_request *local;                  /* a send to oneself that waits for its receive */
     size_t      got;                    /* bytes in place, from the front */
+    struct gci_spans *ahead;            /* what is in place beyond them, or NULL */
+    size_t      granted;                /* the end of the latest grant; 0: none */
     uint8_t     owe;                    /* GCI_OWE_* */
     bool        come;                   /* the envelope is complete */
     bool        held;                   /* it uses a credit */
@@ -1402,6 +1515,7 @@ typedef struct gci_pair {
     bool        far_away;               /* at another site: the first names of the cluster paths differ */
     bool        up, heard;              /* a way; and its RESUME has come */
     bool        routed;                 /* the way is a route over relays */
+    bool        strands;                /* chunks have come over strands */
     bool        owe_resume, owe_state;
     bool        farewell, farewell_sent, bye;   /* the last packet is to be sent, was; the peer's has come */
     /* sending */
@@ -1466,6 +1580,7 @@ struct gci_p2p {
 GCI bool gci_packet_next(void *world, int dest, unsigned want, size_t most, gci_packet *, const void **payload, void **token);
 GCI void gci_packet_sent(void *world, int dest, enum gci_packet_type, void *token);
 GCI int  gci_packet_begin(void *world, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
+GCI int  gci_strand_begin(void *world, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
 /* For peers.c. */
 GCI bool gci_packet_end(gci_p2p *, gci_pair *, const gci_packet *, void *token);    /* false: what a lost way had is lost */
 GCI void gci_send_close(gci_pair *, gc_request *);                      /* if it is over */

@@ -44,13 +44,18 @@ GCI int gci_inbox_graph(gci_inbox *in, const gci_graph *graph)
     return GC_OK;
 }
 
-/* A notice of a mismatch may be lost: who waits in one asks again. */
+/* A notice of a mismatch may be lost: who waits in one asks again. So may a strand, without which all works. */
 static void hold(gci_inbox *in, const gci_news *news)
 {
     struct gci_inbox_held *held = &in->of[news->rank >= 0 ? news->rank : 0];    /* an EPOCH is of nobody */
     int kind = gci_news_link_kind(news), edge;
     if (news->kind == GCI_NEWS_NOTICE && news->notice.kind != GCI_NOTICE_ABORT)
         return;
+    if (news->purpose == GCI_PURPOSE_STRAND) {
+        if (news->kind == GCI_NEWS_LINK)
+            in->env->sys->close(in->env->sys, news->fd);
+        return;
+    }
     in->held = true;
     switch (news->kind) {
     case GCI_NEWS_NOTICE:

@@ -175,7 +175,7 @@ static bool join_make_wire(gci_control *c)
 {
     size_t table;
 
-    if (gci_table_gather(c->env, c->job, c->place.ranks, c->card, c->card_bytes, &c->table) < 0)
+    if (gci_table_gather(c->env, c->job, c->place.ranks, c->card, c->card_bytes, c->seen, &c->table) < 0)
         return false;
     c->wire_links = gci_mesh_links_text(c, NULL);
     if ((c->wire = gci_alloc(c->env, gci_table_encode(&c->table, NULL) + c->wire_links)) == NULL)
@@ -186,11 +186,27 @@ static bool join_make_wire(gci_control *c)
     return true;
 }
 
+/* The card that was made first. false: out of memory. */
+static bool join_renew_own_card(gci_control *c)
+{
+    uint8_t wire[GCI_CARD_BYTES_MAX], *card;
+    size_t bytes;
+
+    c->me.gate = c->sys->gate(c->sys);      /* by now something has gone that way, perhaps */
+    bytes = gci_card_encode(&c->me, wire);
+    if ((card = gci_realloc(c->env, c->card[0], bytes)) == NULL)
+        return false;
+    memcpy(card, wire, bytes);
+    c->card[0] = card;
+    c->card_bytes[0] = bytes;
+    return true;
+}
+
 static void join_share(gci_control *c)
 {
     int *parent = gci_alloc(c->env, (size_t)c->place.ranks * sizeof *parent);
 
-    if (!parent || !join_make_wire(c) || gci_table_parents(c->env, &c->table, parent) < 0) {
+    if (!parent || !join_renew_own_card(c) || !join_make_wire(c) || gci_reach_open(c) < 0 || gci_table_parents(c->env, &c->table, parent) < 0) {
         gci_free(c->env, parent);
         gci_join_out_of_memory(c);
         return;
@@ -265,31 +281,57 @@ static void join_frame_at_root(gci_control *c, gci_conn *k, unsigned kind, const
 
 /* ---- joiner --------------------------------------------------------------------------------------------------------- */
 
-static int join_resolve(gci_control *c, gci_addr out[GCI_CANDIDATES_MAX])
+static bool join_is_own(const gci_control *c, const gci_addr *a)
 {
+    for (int i = 0; i < c->owns; i++)
+        if (gci_addr_equal(&c->own[i].addr, a))
+            return true;
+    return false;
+}
+
+/* Behind all others stand the addresses that this host has, too: rank 0 is reached there only if it is on this host. */
+static void join_own_last(const gci_control *c, gci_goal *goal, int n)
+{
+    gci_goal own[GCI_CANDIDATES_MAX];
+    int others = 0, owns = 0;
+
+    for (int i = 0; i < n; i++)
+        if (join_is_own(c, &goal[i].addr) && !gci_addr_is_loopback(&goal[i].addr))
+            own[owns++] = goal[i];
+        else
+            goal[others++] = goal[i];
+    memcpy(goal + others, own, (size_t)owns * sizeof *own);
+}
+
+static int join_resolve(gci_control *c, gci_goal out[GCI_CANDIDATES_MAX])
+{
+    gci_addr addr[JOIN_NAMES_MAX];
     int n = 0;
     for (int i = 0; i < c->place.roots && n < GCI_CANDIDATES_MAX && c->now < c->start_deadline; i++) {
         int max = GCI_CANDIDATES_MAX - n < JOIN_NAMES_MAX ? GCI_CANDIDATES_MAX - n : JOIN_NAMES_MAX;
-        int found = c->sys->resolve(c->sys, c->place.root[i].host, c->place.root[i].port, out + n, max);
+        int found = c->sys->resolve(c->sys, c->place.root[i].host, c->place.root[i].port, addr, max);
         if (found < 0)
             snprintf(c->note, sizeof c->note, "%s: %s", c->place.root[i].host, gci_strerrno(found));
-        n += found < 0 ? 0 : found < max ? found : max;
+        for (int k = 0; k < found && k < max; k++)
+            out[n++] = (gci_goal){ .addr = addr[k] };
         c->now = c->sys->now(c->sys);       /* a name server that does not answer takes its time */
     }
     c->resolved_at = c->now;
+    join_own_last(c, out, n);
     return n;
 }
 
 /* No address of the dial is being tried. Those that are still the same keep what was found there. */
 static void join_resolve_again(gci_control *c, gci_dial *d)
 {
-    gci_addr addr[GCI_CANDIDATES_MAX];
-    int n = join_resolve(c, addr);
+    gci_goal goal[GCI_CANDIDATES_MAX];
+    int n = join_resolve(c, goal);
 
     for (int i = 0; i < n; i++) {
-        if (i >= d->n || !gci_addr_equal(&addr[i], &d->addr[i]) || addr[i].port != d->addr[i].port)
+        const gci_addr *now = &goal[i].addr, *before = &d->goal[i].addr;
+        if (i >= d->n || !gci_addr_equal(now, before) || now->port != before->port)
             d->err[i] = 0;
-        d->addr[i] = addr[i];
+        d->goal[i] = goal[i];
     }
     d->n = n ? n : d->n;
 }
@@ -302,6 +344,7 @@ static void join_send_card(gci_control *c)
     gci_put32(body, left > 0 ? left / GCI_NS_PER_MS < UINT32_MAX ? (uint32_t)(left / GCI_NS_PER_MS) : UINT32_MAX : 0);
     c->start_deadline += join_ms(JOIN_GRACE_MS);
     c->note[0] = 0;
+    c->me.gate = c->sys->gate(c->sys);      /* by now something has gone that way, perhaps */
     if (!gci_conn_send(c, c->root, GCI_FRAME_CARD, 0, body, 4 + gci_card_encode(&c->me, body + 4)))
         gci_join_out_of_memory(c);
 }
@@ -318,9 +361,7 @@ static void join_want(gci_control *c)
 
 static void join_fetch(gci_control *c, const uint8_t *body, size_t bytes)
 {
-    gci_addr addr[GCI_CANDIDATES_MAX];
     gci_full_card card;
-    int n;
     uint32_t parent = bytes < 4 ? 0 : gci_get32(body);
 
     if (!parent || parent >= (uint32_t)c->place.ranks || parent == (uint32_t)c->place.rank || c->wire || c->fetch
@@ -328,8 +369,7 @@ static void join_fetch(gci_control *c, const uint8_t *body, size_t bytes)
         gci_join_fail(c, GC_ERR_PROTOCOL, "rank 0 named no rank to fetch the table from");
         return;
     }
-    n = gci_candidates(&c->me, &card, addr, GCI_CANDIDATES_MAX);
-    if (!n || !gci_dial_new(c, GCI_PURPOSE_FETCH, (int)parent, addr, n, c->now + join_ms(JOIN_FETCH_MS)))
+    if (!gci_reach_fetch(c, (int)parent, &card, c->now + join_ms(JOIN_FETCH_MS)))
         join_want(c);
 }
 
@@ -343,6 +383,8 @@ static void join_table_complete(gci_control *c)
     if (err >= 0 && (c->table.ranks != c->place.ranks || c->table.job != c->job
                      || c->table.card[c->place.rank].port != c->me.port))
         err = GC_ERR_PROTOCOL;
+    if (err >= 0)
+        err = gci_reach_open(c);
     if (err >= 0 && c->wire_links)
         err = gci_mesh_take_links(c, (const char *)c->wire + bytes, c->wire_links);
     if (err >= 0 && !c->wire_links && c->links_missing) {
@@ -423,6 +465,7 @@ GCI void gci_join_proven(gci_control *c, gci_conn *k)
 {
     if (k->purpose == GCI_PURPOSE_JOIN && k->incoming) {
         c->joined[k->peer] = k;
+        c->seen[k->peer] = k->addr;
         if (c->note_rank == k->peer)
             c->note[0] = 0;             /* it has the key: of several connections it had chosen this one */
     } else if (k->purpose == GCI_PURPOSE_JOIN) {
@@ -570,15 +613,35 @@ GCI int64_t gci_join_timers(gci_control *c)
     return c->phase < GCI_PHASE_RUN ? c->start_deadline : GCI_FOREVER;
 }
 
+/* What others know rank 0 by, if that is not its own: a NAT that passes the port on to it. A name is looked up only if no gate
+ * says where this is, because that may take a while, in which nobody can join. */
+static void join_see_self(gci_control *c)
+{
+    gci_addr addr[JOIN_NAMES_MAX] = { { .family = 0 } };
+    int64_t until = c->now + join_ms(JOIN_RESOLVE_MS);
+
+    for (int i = 0; i < c->place.roots && !c->seen[0].family; i++) {
+        const char *host = c->place.root[i].host;
+        int found = gci_addr_parse(host, &addr[0]) == GC_OK;
+        if (!found && !c->me.gate && c->now < until) {
+            found = c->sys->resolve(c->sys, host, c->place.root[i].port, addr, JOIN_NAMES_MAX);
+            c->now = c->sys->now(c->sys);
+        }
+        for (int k = 0; k < found && k < JOIN_NAMES_MAX; k++)
+            if (gci_addr_class(&addr[k]) == GCI_CLASS_PUBLIC && !join_is_own(c, &addr[k]))
+                c->seen[0] = addr[k];
+    }
+}
+
 GCI void gci_join_begin(gci_control *c)
 {
-    gci_addr addr[GCI_CANDIDATES_MAX];
+    gci_goal goal[GCI_CANDIDATES_MAX];
     uint8_t card[GCI_CARD_BYTES_MAX];
     int err;
 
     if (c->place.rank > 0) {
-        int n = join_resolve(c, addr);
-        if (!gci_dial_new(c, GCI_PURPOSE_JOIN, 0, addr, n, c->start_deadline))
+        int n = join_resolve(c, goal);
+        if (!gci_dial_new(c, GCI_PURPOSE_JOIN, 0, goal, n, c->start_deadline))
             gci_join_out_of_memory(c);
         return;
     }
@@ -587,5 +650,6 @@ GCI void gci_join_begin(gci_control *c)
         return;
     }
     c->job |= 1;                            /* 0 means: not known */
+    join_see_self(c);
     join_keep_card(c, 0, card, gci_card_encode(&c->me, card));
 }

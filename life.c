@@ -59,7 +59,6 @@ enum {
     LIFE_LOOKS = 8,                 /* for silence, in peer_timeout: with half of it before the first probe, a quarter is left, ... */
     LIFE_LOOK_MS = 2500,            /* ... or more */
     LIFE_TRIED_MS = 200,            /* below the head start of the rank that dials first */
-    LIFE_SSH_MS = 20000,            /* the least patience with ssh, which may have to log in over a bad line */
     LIFE_LINKS_SPARE = 64           /* links that rank 0 may add without that memory is needed for them */
 };
 
@@ -181,84 +180,6 @@ GCI bool gci_life_begin(gci_control *c)
             gci_life_drop(c, n);
     }
     return true;
-}
-
-/* ---- how a rank is reached ------------------------------------------------------------------------------------- */
-
-/* What a pattern of the links file is held against: host name, cluster path, addresses. by: the address that fits, or NULL. */
-static bool life_fits(const gci_control *c, const char *pattern, int rank, const gci_addr **by)
-{
-    const gci_host *h = &c->table.host[c->table.card[rank].host];
-    char text[GCI_ADDR_TEXT];
-
-    *by = NULL;
-    if (gci_pattern_fits(pattern, h->name) || gci_pattern_fits(pattern, c->table.card[rank].cluster))
-        return true;
-    for (int i = 0; i < h->addrs; i++) {
-        gci_addr a = h->addr[i].addr;
-        a.port = 0;
-        a.scope = 0;
-        *by = &h->addr[i].addr;
-        if (gci_pattern_fits(pattern, gci_addr_text(&a, text)))
-            return true;
-    }
-    return false;
-}
-
-/* Must the way from one rank to the other be made by ssh? Then where to. */
-GCI bool gci_life_by_ssh(const gci_control *c, int from, int to, char destination[GCI_ADDR_TEXT + 80])
-{
-    const gci_addr *by;
-    char address[GCI_ADDR_TEXT];
-
-    for (int i = 0; i < c->requires && c->table.card[from].host != c->table.card[to].host; i++) {
-        const gci_require *r = &c->require[i];
-        const gci_host *h = &c->table.host[c->table.card[to].host];
-        if (!life_fits(c, r->from, from, &by) || !life_fits(c, r->to, to, &by))
-            continue;
-        if (by || !h->name[0]) {
-            gci_addr a = by ? *by : h->addrs ? h->addr[0].addr : (gci_addr){ .family = 0 };
-            a.port = 0;
-            gci_addr_text(&a, address);
-        } else {
-            snprintf(address, sizeof address, "%.*s", (int)sizeof address - 1, h->name);
-        }
-        snprintf(destination, GCI_ADDR_TEXT + 80, "%s%s%s", r->user, r->user[0] ? "@" : "", address);
-        return true;
-    }
-    return false;
-}
-
-GCI gci_dial *gci_life_dial(gci_control *c, enum gci_purpose purpose, int rank, int64_t patience, int *candidates)
-{
-    const gci_neighbour *n = gci_life_find(c, rank);
-    gci_addr addr[GCI_CANDIDATES_MAX], first = { 0 };
-    char destination[GCI_ADDR_TEXT + 80];
-    gci_full_card card;
-    bool deadline_known = patience < GCI_FOREVER - c->now;
-    int count = 0, all;
-
-    if (gci_life_by_ssh(c, c->place.rank, rank, destination)) {
-        *candidates = 1;
-        patience = patience > life_ms(LIFE_SSH_MS) ? patience : life_ms(LIFE_SSH_MS);
-        return gci_dial_ssh(c, purpose, rank, destination, c->table.card[rank].port,
-                            deadline_known ? c->now + patience : GCI_FOREVER);
-    }
-    gci_table_card(&c->table, rank, &card);
-    if (n && n->conn && !n->conn->incoming && !n->conn->tunnel)
-        first = n->conn->addr;
-    else if (n && n->proven)
-        first = n->proven_at;
-    if (first.family)
-        addr[count++] = first;
-    all = count + gci_candidates(&c->me, &card, addr + count, GCI_CANDIDATES_MAX - count);
-    for (int i = count; i < all; i++)       /* the others behind that where it has been met */
-        if (!gci_addr_equal(&addr[i], &first) || addr[i].scope != first.scope)
-            addr[count++] = addr[i];
-    if (rank == 0 && c->root_at.family && count < GCI_CANDIDATES_MAX)      /* where it was joined, which no card need know */
-        addr[count++] = c->root_at;
-    *candidates = count;
-    return gci_dial_new(c, purpose, rank, addr, count, deadline_known ? c->now + patience : GCI_FOREVER);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------------------------- */
@@ -650,15 +571,12 @@ static bool life_cannot(gci_control *c, const gci_neighbour *n, const gci_conn *
 {
     const gci_host *h = &c->table.host[c->table.card[n->rank].host];
     const gci_dial *d = gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank);
-    gci_addr one[1];
-    gci_full_card card;
 
-    if (!k->incoming || gci_life_by_ssh(c, c->place.rank, n->rank, (char[GCI_ADDR_TEXT + 80]){ 0 }))
+    if (!k->incoming || gci_reach_by_ssh(c, c->place.rank, n->rank, (char[GCI_ADDR_TEXT + 80]){ 0 }))
         return false;
-    gci_table_card(&c->table, n->rank, &card);
     if (c->phase < GCI_PHASE_RUN && d && (d->rounds > 0 || c->now - d->begun >= life_ms(LIFE_TRIED_MS)))
         return true;
-    return n->cannot || !gci_candidates(&c->me, &card, one, 1)
+    return n->cannot || !gci_reach_possible(c, c->place.rank, n->rank)
            || (gci_addr_is_loopback(&k->addr) && strcmp(h->id, c->me.id) != 0);
 }
 
@@ -731,7 +649,7 @@ static void life_dial_again(gci_control *c, gci_neighbour *n)
 {
     int candidates;
 
-    if (gci_life_dial(c, GCI_PURPOSE_CONTROL, n->rank, c->peer_timeout, &candidates)) {
+    if (gci_reach_dial(c, GCI_PURPOSE_CONTROL, n->rank, c->peer_timeout, &candidates)) {
         n->hungry_since = 0;
         return;
     }
@@ -760,7 +678,7 @@ GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
     bool else_there = err == GCI_REFUSE_JOB || err == GCI_REFUSE_TO || err == GCI_REFUSE_KEY || err == GCI_REFUSE_STRANGER
                       || err == GCI_REFUSE_RANKS || err == GCI_REFUSE_VERSION;
 
-    if (!n || n->conn || !life_running(c) || !n->proven || d->via[0] || !gci_addr_equal(&n->proven_at, &d->addr[candidate]))
+    if (!n || n->conn || !life_running(c) || !n->proven || d->via[0] || !gci_addr_equal(&n->proven_at, &d->goal[candidate].addr))
         return;
     if (err == -ECONNREFUSED || else_there)
         life_saw(c, d->peer, err == -ECONNREFUSED ? LIFE_REFUSED : LIFE_SOMEBODY_ELSE);

@@ -1,17 +1,18 @@
 /* link.c: a connection with a queue of whole packets at either side.
  * SPDX-License-Identifier: MIT
  *
- * A link is a proven data connection to a peer, of one of two kinds. A pair's own carries packets between its two ends only.
- * A backbone link carries packets on their way between any two ranks, its own included (a hop; it lives as long as the
- * overlay, its connection comes and goes). Either has a finite send queue of whole packets and one packet being received;
- * nothing else is stored here, so memory per link is constant. Payloads are written straight from where they lie and
- * read straight to where they belong; a small read-ahead takes headers and short messages, so a short message costs one
- * system call at either end.
+ * A link is a proven data connection to a peer. A pair's own carries packets between its two ends only; beside it there may be
+ * strands, over which only chunks go. A backbone link carries packets on their way between any two ranks, its own included (a
+ * hop; it lives as long as the overlay, its connection comes and goes). Each has a finite send queue of whole packets and one
+ * packet being received; nothing else is stored here, so memory per link is constant. Payloads are written straight from where
+ * they lie and read straight to where they belong; a small read-ahead takes headers and short messages, so a short message
+ * costs one system call at either end.
  *
  * A NAT or a firewall may forget a connection and say nothing; TCP would try for a quarter of an hour. So a link is given
  * up when the peer's kernel owes an answer and nothing has come from it over several looks, as if it had been reset: a fresh one
  * takes its place, or a route, and nothing is lost. That is no verdict on the peer. Who does not read, is stopped or computes
- * is not silent: its kernel answers. Within a host nothing can get lost on the way.
+ * is not silent: its kernel answers. Within a host nothing can get lost on the way. Of several links of a pair one is given up
+ * much sooner, if the peer is heard on another: then it is the way that is dead.
  *
  * A link that fails is marked, and torn down by the driver (drive.c), never inside a callback.
  */
@@ -91,7 +92,8 @@ GCI int gci_link_watch(gci_overlay *o, gci_link *link)
     if (link->fd < 0 || link->watched == events)
         return 0;
     link->watched = events;
-    int err = o->sys->watch(o->sys, o->poller, link->fd, events, 2 * (uint64_t)link->peer + link->backbone);
+    uint64_t tag = 2 * (uint64_t)link->peer + link->backbone + ((uint64_t)link->strand << 32);
+    int err = o->sys->watch(o->sys, o->poller, link->fd, events, tag);
     if (err < 0)
         gci_link_break(o, link, gci_strerrno(err));
     return err;
@@ -164,7 +166,7 @@ GCI int gci_link_open(gci_overlay *o, gci_link *link, int fd)
     return err;
 }
 
-GCI gci_link *gci_link_new(gci_overlay *o, int peer, bool backbone)
+GCI gci_link *gci_link_new(gci_overlay *o, int peer, bool backbone, unsigned strand)
 {
     size_t room = backbone ? HOP_AHEAD : OWN_AHEAD;
     gci_link *link = gci_alloc(o->env, sizeof *link + room);
@@ -173,6 +175,7 @@ GCI gci_link *gci_link_new(gci_overlay *o, int peer, bool backbone)
     link->fd = link->at = -1;
     link->peer = peer;
     link->backbone = backbone;
+    link->strand = (uint8_t)strand;
     link->ahead_room = room;
     link->wait.source = link;
     link->waiters_end = &link->waiters;

@@ -121,12 +121,12 @@ static void mesh_require_host(gci_control *c, int host)
     char destination[GCI_ADDR_TEXT + 80];
 
     for (int r = 0; r < c->place.ranks; r++)            /* ranks there that this rank reaches by ssh */
-        if (c->table.card[r].host == host && gci_life_by_ssh(c, me, r, destination)) {
+        if (c->table.card[r].host == host && gci_reach_by_ssh(c, me, r, destination)) {
             to[0] = to[0] < 0 ? r : to[0];
             to[1] = r;
         }
     for (int r = 0; r < c->place.ranks && to[0] >= 0; r++)
-        if (c->table.card[r].host == c->table.card[me].host && gci_life_by_ssh(c, r, to[0], destination)) {
+        if (c->table.card[r].host == c->table.card[me].host && gci_reach_by_ssh(c, r, to[0], destination)) {
             from[0] = from[0] < 0 ? r : from[0];
             from[1] = r;
         }
@@ -166,14 +166,11 @@ static int mesh_wish(gci_control *c)
 /* When this rank dials, and when it gives up. Both sides know which addresses the other has to try. */
 static void mesh_begin_edge(gci_control *c, gci_neighbour *n)
 {
-    gci_full_card card;
-    gci_addr one[1];
-    bool ssh = gci_life_by_ssh(c, c->place.rank, n->rank, (char[GCI_ADDR_TEXT + 80]){ 0 }), can, they_can;
+    bool ssh = gci_reach_by_ssh(c, c->place.rank, n->rank, (char[GCI_ADDR_TEXT + 80]){ 0 }), can, they_can;
     int64_t patience = mesh_ms(ssh ? MESH_SSH_MS : MESH_PATIENCE_MS), left = c->start_deadline - c->now;
 
-    gci_table_card(&c->table, n->rank, &card);
-    can = ssh || gci_candidates(&c->me, &card, one, 1) > 0;
-    they_can = gci_candidates(&card, &c->me, one, 1) > 0;
+    can = ssh || gci_reach_possible(c, c->place.rank, n->rank);
+    they_can = gci_reach_possible(c, n->rank, c->place.rank);
     n->begun = c->now;
     n->settled = n->stands = false;
     n->alone = can && !they_can;
@@ -522,10 +519,10 @@ static void mesh_give_up(gci_control *c, gci_neighbour *n)
         n->give_up_at = n->begun + mesh_ms(MESH_BUSY_MS);
         return;
     }
-    if (d)
+    if (d && !gci_dial_is_desperate(d))
         snprintf(text, sizeof text, "%.200s", gci_dial_text(c, d, dialled));
     else
-        snprintf(text, sizeof text, "no address of rank %d to try, and no connection came from it", n->rank);
+        gci_reach_why(c, n->rank, text);
     gci_dial_end(c, d);
     n->settled = true;
     mesh_missed(c, n, text);
@@ -540,7 +537,7 @@ static int64_t mesh_tend(gci_control *c, gci_neighbour *n)
         n->settled = n->stands = true;
     if (!n->conn && (n->wished || n->ordered) && (!n->settled || n->stands) && c->now >= n->dial_at
         && !gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank)
-        && !gci_life_dial(c, GCI_PURPOSE_CONTROL, n->rank, GCI_FOREVER, &candidates)) {
+        && !gci_reach_dial(c, GCI_PURPOSE_CONTROL, n->rank, GCI_FOREVER, &candidates)) {
         gci_join_out_of_memory(c);
         return GCI_FOREVER;
     }

@@ -104,7 +104,7 @@ GCI void gci_overlay_ask(gci_overlay *o, int peer, int kind)
 /* ---- links of a pair's own ---------------------------------------------------------------------------------------- */
 
 /* So many links of one's own, and others' are refused. */
-static void owns_review(gci_overlay *o)
+GCI void gci_owns_review(gci_overlay *o)
 {
     bool full = !o->direct || (o->max_owns > 0 && o->owns >= o->max_owns);
     if (full != o->full && o->control) {
@@ -119,7 +119,7 @@ static void own_free(gci_overlay *o, gci_link *link)
     o->owns--;
     gci_link_close(o, link);
     gci_free(o->env, link);
-    owns_review(o);
+    gci_owns_review(o);
 }
 
 /* Memory has failed. true: for so long now that nothing is waited for any more. */
@@ -393,26 +393,12 @@ GCI void gci_route_deliver(gci_overlay *o, gci_link *link, void **sink, size_t *
 
 /* ---- links come and go ---------------------------------------------------------------------------------------- */
 
-/* A connection ends. What the peer sent before its end still counts, unless it broke the rules. */
-static void link_drain(gci_overlay *o, gci_link *link)
-{
-    if (link->mute) {
-        link->broken = false;
-        o->broken--;
-    }
-    link->pumping = true;               /* nothing is sent any more */
-    if (!link->broken)
-        gci_link_parse(o, link);            /* what was read before it broke */
-    while (!link->broken && gci_link_read(o, link))
-        ;
-    link->pumping = false;
-}
-
 static void own_end(gci_overlay *o, gci_link *link)
 {
     int peer = link->peer;
     gci_overlay_peer *p = &o->peer[peer];
-    link_drain(o, link);
+    gci_strands_end(o, peer);
+    gci_link_drain(o, link);
     bool broke_rules = link->broke_rules;
     p->lost = p->lost < LOST_MAX ? p->lost + 1 : LOST_MAX;
     own_free(o, link);
@@ -422,13 +408,14 @@ static void own_end(gci_overlay *o, gci_link *link)
     p->ignored = false;
 }
 
-static void own_attach(gci_overlay *o, int peer, int fd, uint32_t id)
+static void own_attach(gci_overlay *o, const gci_news *news)
 {
+    int peer = news->rank, fd = news->fd;
     gci_overlay_peer *p = &o->peer[peer];
     p->turning = true;                  /* no other way is needed for what the old one loses */
     if (p->own)
         own_end(o, p->own);
-    gci_link *link = gci_link_new(o, peer, false);
+    gci_link *link = gci_link_new(o, peer, false, 0);
     bool routed = p->routed;
     if (link) {
         p->own = link;
@@ -447,7 +434,10 @@ static void own_attach(gci_overlay *o, int peer, int fd, uint32_t id)
             o->up.way_down(o->user, peer, false);   /* if it is needed, another one will be asked for */
         return;
     }
-    p->own_id = id;
+    p->own_id = news->id;
+    p->strands_most = (uint8_t)news->strands;
+    p->bulk = 0;
+    p->strands_at = 0;
     link->pumping = true;               /* not before the way is up */
     if (routed) {
         route_end(o, peer);
@@ -457,7 +447,7 @@ static void own_attach(gci_overlay *o, int peer, int fd, uint32_t id)
     p->turning = p->asked[GCI_OWN] = p->wants = p->hurry = false;
     p->patience = 0;
     gci_log(o->env, GC_LOG_DEBUG, "link to rank %d is up", peer);
-    owns_review(o);
+    gci_owns_review(o);
     o->up.way_up(o->user, peer, false);
     gci_link_pump(o, link);
 }
@@ -476,7 +466,7 @@ static void hop_offends(gci_overlay *o, gci_link *hop)
 /* The connection of a hop has ended; its place remains. What was in it is lost, which a new epoch makes good. */
 static void hop_lose(gci_overlay *o, gci_link *hop)
 {
-    link_drain(o, hop);
+    gci_link_drain(o, hop);
     if (hop->queued > 0 || (hop->sent && hop->sent_epoch == o->epoch)) {
         hop->lost = true;
         hop->lost_epoch = o->epoch;
@@ -525,6 +515,7 @@ static void links_tear_down(gci_overlay *o)
 {
     for (int peer = 0; o->broken > 0 && peer < o->ranks; peer++) {
         gci_link *link = o->peer[peer].own, *hop = o->peer[peer].hop;
+        gci_strands_tear_down(o, peer);
         if (link && link->broken)
             own_end(o, link);
         if (hop && hop->broken)
@@ -639,14 +630,19 @@ static void news_heard(gci_overlay *o, const gci_news *news)
 {
     switch (news->kind) {
     case GCI_NEWS_LINK:
+        if (news->purpose == GCI_PURPOSE_STRAND) {
+            gci_strand_attach(o, news);
+            return;
+        }
         o->peer[news->rank].seen[gci_news_link_kind(news)] += news->links;
         if (gci_news_link_kind(news) == GCI_BACKBONE)
             hop_attach(o, news->rank, news->fd);
         else
-            own_attach(o, news->rank, news->fd, news->id);
+            own_attach(o, news);
         return;
     case GCI_NEWS_NO_LINK:
-        no_link(o, news);
+        if (news->purpose != GCI_PURPOSE_STRAND)
+            no_link(o, news);
         return;
     case GCI_NEWS_DOWN:
         edge_goes_down(o, news->rank, news->other);
@@ -688,6 +684,7 @@ GCI void gci_overlay_push(gci_overlay *o, int peer)
     if (p->own) {
         if (!p->own->broken)
             gci_link_pump(o, p->own);
+        gci_strands_pump(o, peer);
     } else if (p->routed) {
         gci_route_push(o, peer);
     } else if (!p->over && !p->turning) {
@@ -704,6 +701,7 @@ GCI void gci_overlay_cut(gci_overlay *o, int peer)
         p->own->mute = false;           /* what the peer sent before is not read any more either: its sink may be gone */
         gci_link_break(o, p->own, "cut");
     }
+    gci_strands_cut(o, peer);
     if (p->routed) {
         route_end(o, peer);
         p->fallen = o->fallen = true;
@@ -720,7 +718,8 @@ GCI enum gci_way gci_overlay_way(const gci_overlay *o, int peer)
 
 static gci_link_view link_view(const gci_overlay *o, const gci_link *link)
 {
-    return (gci_link_view){ .peer = link->peer, .backbone = link->backbone, .queued = link->queued, .queue_max = o->queue_max,
+    return (gci_link_view){ .peer = link->peer, .backbone = link->backbone, .strand = link->strand,
+                            .queued = link->queued, .queue_max = o->queue_max,
                             .holds = link->holds ? (int)link->in.dest : -1, .waits_for = link->holds ? link->next->peer : -1,
                             .waiters = link->waiting, .relayed = link->relayed };
 }
@@ -730,7 +729,7 @@ GCI void gci_overlay_links(const gci_overlay *o, void (*each)(void *arg, const g
     for (int peer = 0; peer < o->ranks; peer++) {
         const gci_link *own = o->peer[peer].own, *hop = o->peer[peer].hop;
         gci_link_view view;
-        if (own) {
+        for (; own; own = own->strand ? own->next_strand : o->peer[peer].strands) {
             view = link_view(o, own);
             each(arg, &view);
         }
@@ -772,8 +771,9 @@ static bool handle(gci_overlay *o, const gci_event *event)
         o->sys->rest(o->sys, o->waker);
         return true;
     }
-    const gci_overlay_peer *p = &o->peer[event->tag / 2];
-    gci_link *link = event->tag % 2 == GCI_OWN ? p->own : p->hop;
+    const gci_overlay_peer *p = &o->peer[(uint32_t)event->tag / 2];
+    unsigned strand = (unsigned)(event->tag >> 32);
+    gci_link *link = strand ? gci_strand_find(p, strand) : event->tag % 2 == GCI_OWN ? p->own : p->hop;
     if (!link || link->broken || link->fd < 0)
         return false;
     bool moved = false;
@@ -873,7 +873,7 @@ static void links_start(gci_overlay *o)
         return;
     }
     o->started = true;
-    owns_review(o);
+    gci_owns_review(o);
 }
 
 /* A link is asked for again that there was no memory for. */
@@ -981,6 +981,7 @@ GCI int64_t gci_links_tick(gci_overlay *o, int64_t now)
         hops_tick(o, now);
         ways_tick(o, now);
         links_listen(o, now);
+        gci_strands_compare(o, now);
         links_prepare(o);
     }
     links_leave(o, before);
@@ -1025,7 +1026,7 @@ GCI int gci_links_open(gci_overlay **out, gci_env *env, gci_monitor *monitor, in
         return GC_ERR_NOMEM;
     *o = (gci_overlay){ .env = env, .sys = sys, .monitor = monitor, .up = *up, .user = user, .stats = stats, .rank = rank,
                         .ranks = ranks, .poller = -1, .waker = -1, .outer = -1, .bell = -1, .timer = -1, .alarm = GCI_FOREVER,
-                        .listen_at = GCI_FOREVER };
+                        .listen_at = GCI_FOREVER, .compare_at = GCI_FOREVER };
     links_options(o, options);
     o->peer = gci_alloc(env, (size_t)ranks * sizeof *o->peer);
     int err = o->peer ? gci_inbox_open(&o->inbox, env, ranks) : GC_ERR_NOMEM;
@@ -1066,6 +1067,7 @@ GCI void gci_links_close(gci_overlay *o)
     gci_inbox_close(&o->inbox);
     for (int peer = 0; o->peer && peer < o->ranks; peer++) {
         gci_link *hop = o->peer[peer].hop;
+        gci_strands_free(o, peer);
         if (o->peer[peer].own)
             own_free(o, o->peer[peer].own);
         if (!hop)

@@ -21,7 +21,9 @@
  *    its first bytes only, and the rest is granted as in any rendezvous. If its send has completed since, a send of the
  *    library's own stays open on the copy that was kept (rest).
  *  - On a route chunks may overtake envelopes, so only those go their own way that answer a grant: their envelope has come.
- *    Those that follow it unasked (streams) stay behind it, for the whole send.
+ *    Those that follow it unasked (streams) stay behind it, for the whole send. Over strands they go when it has come.
+ *  - Chunks may come in any order, and twice: the receiver notes what is in place (got, and spans ahead of it). What was lost
+ *    with a strand or a way is asked for, and granted hole by hole from the front.
  *  - A send completes when its buffer is free: copied, or written whole (a link within a host), or on FIN.
  *
  * Why nobody waits for ever: a packet can always be taken in; credit comes back when messages are consumed or lent for;
@@ -34,7 +36,8 @@ enum {
     WINDOW_LAST = 4 << 20,              /* bytes lent to a peer on demand, at most */
     KIB = 1024,
     WIRE16_MAX = 65535,
-    OWING_MAX = 32768                   /* answers owed to one peer: more than the credits that anybody gives */
+    OWING_MAX = 32768,                  /* answers owed to one peer: more than the credits that anybody gives */
+    SPANS_MAX = 16384                   /* holes in a message: 1 GiB of chunks under way */
 };
 
 /* ---- pairs ---------------------------------------------------------------------------------------------------- */
@@ -253,6 +256,75 @@ static void peer_starves(gci_p2p *p2p, gci_pair *p)
     credit_review(p2p, p);
 }
 
+/* ---- what is in place of a message ---------------------------------------------------------------------------- */
+
+/* Bytes in place ahead of a message's front: ascending, with gaps between them. */
+typedef struct gci_span { size_t from, to; } gci_span;
+struct gci_spans { int n, room; gci_span at[]; };
+
+/* Room for one more, and for those of all strands that are coming now. */
+static int spans_prepare(gci_p2p *p2p, gc_message *m)
+{
+    int n = m->ahead ? m->ahead->n + UINT8_MAX + 2 : 0;
+    if (m->ahead && m->ahead->room >= n)
+        return GC_OK;
+    if (n > SPANS_MAX)
+        return GC_ERR_PROTOCOL;
+    int room = gci_max32(2 * n, 2 * (UINT8_MAX + 2));
+    struct gci_spans *more = gci_realloc(p2p->env, m->ahead, sizeof *more + (size_t)room * sizeof more->at[0]);
+    if (!more)
+        return GC_ERR_NOMEM;
+    if (!m->ahead)
+        more->n = 0;
+    more->room = room;
+    m->ahead = more;
+    return GC_OK;
+}
+
+/* A span joins those that it touches. */
+static void spans_add(struct gci_spans *s, size_t from, size_t to)
+{
+    int low = 0, high = s->n;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (s->at[middle].to < from)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (high = low; high < s->n && s->at[high].from <= to; high++) {
+        from = gci_min(from, s->at[high].from);
+        to = gci_max(to, s->at[high].to);
+    }
+    memmove(s->at + low + 1, s->at + high, (size_t)(s->n - high) * sizeof s->at[0]);
+    s->at[low] = (gci_span){ from, to };
+    s->n += 1 - (high - low);
+}
+
+/* These bytes are in place. */
+static void message_place(gc_message *m, size_t from, size_t to)
+{
+    struct gci_spans *s = m->ahead;
+    if (from > m->got) {
+        spans_add(s, from, to);
+        return;
+    }
+    m->got = gci_max(m->got, to);
+    int gone = 0;
+    for (; s && gone < s->n && s->at[gone].from <= m->got; gone++)
+        m->got = gci_max(m->got, s->at[gone].to);
+    if (gone == 0)
+        return;
+    s->n -= gone;
+    memmove(s->at, s->at + gone, (size_t)s->n * sizeof s->at[0]);
+}
+
+/* The end of the first hole. */
+static size_t message_hole(const gc_message *m, size_t need)
+{
+    return m->ahead && m->ahead->n > 0 ? m->ahead->at[0].from : need;
+}
+
 /* ---- messages that have come ---------------------------------------------------------------------------------- */
 
 GCI gc_message *gci_message_new(gci_p2p *p2p)
@@ -265,7 +337,8 @@ GCI gc_message *gci_message_new(gci_p2p *p2p)
     m->match = NULL;
     m->payload = NULL;
     m->recv = m->local = NULL;
-    m->got = 0;
+    m->ahead = NULL;
+    m->got = m->granted = 0;
     m->owe = 0;
     m->come = m->held = m->queued = m->dropped = m->taken = false;
     m->lost = 0;
@@ -281,6 +354,7 @@ GCI void gci_message_free(gci_p2p *p2p, gc_message *m)
     if (m->owe)
         p->owing--;
     gci_free(p2p->env, m->payload);
+    gci_free(p2p->env, m->ahead);
     if (m->held) {
         p->held--;
         if (p->lent > 0)
@@ -495,8 +569,8 @@ static int granted(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         return GC_ERR_PROTOCOL;         /* answered before it has come */
     if (packet->total > limit || limit > r->bytes)
         return GC_ERR_PROTOCOL;
-    if (r->stage == GCI_STAGE_GRANTED)
-        return GC_OK;                   /* told twice: it goes on from where it is */
+    if (r->stage == GCI_STAGE_GRANTED && (packet->total < r->moved || limit <= r->limit))
+        return GC_OK;                   /* told twice: it goes on from where it is; else it is the next hole */
     r->early = true;
     r->streams = false;
     r->stage = GCI_STAGE_GRANTED;
@@ -641,17 +715,36 @@ static void envelope_end(gci_p2p *p2p, gci_pair *p, gc_message *m)
     gci_message_settle(p2p, m);
 }
 
-static int chunk_begin(gci_pair *p, const gci_packet *packet, void **sink, size_t *sink_bytes, void **token)
+static int chunk_begin(gci_p2p *p2p, gci_pair *p, const gci_packet *packet, void **sink, size_t *sink_bytes, void **token)
 {
     gc_message *m = open_message(p, packet->seq);
     if (!m || !m->recv)
         return GC_OK;                   /* nobody wants it any more */
-    if (!m->come || packet->total != m->got || packet->length > message_need(m) - m->got)
+    size_t need = message_need(m);
+    if (!m->come || packet->total > need || packet->length > need - packet->total)
         return GC_ERR_PROTOCOL;
-    *sink = (uint8_t *)m->recv->buf + m->got;
+    int err = packet->total > m->got ? spans_prepare(p2p, m) : GC_OK;
+    if (err < 0)
+        return err;
+    *sink = (uint8_t *)m->recv->buf + packet->total;
     *sink_bytes = packet->length;
     *token = m;
     return GC_OK;
+}
+
+/* All of it may be in place by now, though chunks of it still come a second time: not into the user's buffer. */
+static void chunk_end(gci_p2p *p2p, gci_pair *p, const gci_packet *packet, gc_message *m)
+{
+    size_t need = message_need(m);
+    message_place(m, (size_t)packet->total, (size_t)packet->total + packet->length);
+    if (m->got >= need) {
+        if (p->strands)
+            gci_overlay_disown(p2p->world->overlay, p->peer, m);
+        gci_message_settle(p2p, m);
+    } else if (m->granted > 0 && m->got >= m->granted) {
+        gci_owe(p2p, m, GCI_OWE_GRANT);
+        gci_push(p2p, p);
+    }
 }
 
 static int ask_begin(const gci_p2p *p2p, const gci_pair *p, const gci_packet *packet)
@@ -678,12 +771,23 @@ GCI int gci_packet_begin(void *user, int peer, const gci_packet *packet, void **
         peer_starves(p2p, p);
     switch (packet->type) {
     case GCI_ENVELOPE: return envelope_begin(p2p, p, packet, sink, sink_bytes, token);
-    case GCI_CHUNK:    return chunk_begin(p, packet, sink, sink_bytes, token);
+    case GCI_CHUNK:    return chunk_begin(p2p, p, packet, sink, sink_bytes, token);
     case GCI_GRANT:    return granted(p2p, p, packet);
     case GCI_FIN:      return finished(p2p, p, packet);
     case GCI_ASK:      return ask_begin(p2p, p, packet);
     default:           return GC_OK;    /* gci_packet_end */
     }
+}
+
+/* A chunk on a strand, which knows nothing of the order of things: what it says of the peer's state may be long past. */
+GCI int gci_strand_begin(void *user, int peer, const gci_packet *packet, void **sink, size_t *sink_bytes, void **token)
+{
+    gci_p2p *p2p = ((gci_world *)user)->p2p;
+    gci_pair *p = p2p->pair[peer];
+    if (!p || !p->up || !p->heard || p2p->world->dead[peer] || p2p->world->aborted)
+        return GC_OK;                   /* it will be asked for */
+    p->strands = true;
+    return chunk_begin(p2p, p, packet, sink, sink_bytes, token);
 }
 
 /* The first packet of a new way: what has not come goes again, and open sends ask for their answers. false: it cannot,
@@ -750,11 +854,8 @@ GCI bool gci_packet_end(gci_p2p *p2p, gci_pair *p, const gci_packet *packet, voi
             envelope_end(p2p, p, m);
         break;
     case GCI_CHUNK:
-        if (m && m->recv) {
-            m->got += packet->length;
-            if (m->got >= message_need(m))
-                gci_message_settle(p2p, m);
-        }
+        if (m && m->recv)
+            chunk_end(p2p, p, packet, m);
         break;
     case GCI_STATE:
         if (packet->flags & GCI_FLAG_RESUME)
@@ -974,7 +1075,7 @@ static bool next_reask(gci_pair *p, gci_packet *packet)
         if (!p->reask)
             return false;
         p->reask_seq = r->seq + 1;
-        if (r->stage == GCI_STAGE_FINISHED)
+        if (r->stage != GCI_STAGE_SENT)
             continue;
         *packet = (gci_packet){ .type = GCI_ENVELOPE, .flags = (uint8_t)(GCI_FLAG_AGAIN | (r->sync ? GCI_FLAG_SYNC : 0)),
                                 .seq = r->seq, .context = r->context, .tag = r->tag, .total = r->bytes };
@@ -997,7 +1098,7 @@ static bool next_owed(gci_p2p *p2p, gci_pair *p, gci_packet *packet)
         m->owe = 0;
         gci_message_free(p2p, m);
     } else {
-        uint64_t limit = message_need(m);
+        uint64_t limit = m->granted = message_hole(m, message_need(m));
         packet->type = GCI_GRANT;
         packet->total = m->got;
         packet->context = (uint32_t)limit;
@@ -1008,10 +1109,14 @@ static bool next_owed(gci_p2p *p2p, gci_pair *p, gci_packet *packet)
 }
 
 /* On a link of the pair's own all packets stay in order, and chunks come last; of a route's two ways, those that stream take
- * the envelopes'. */
+ * the envelopes'. Over a strand they would get past their envelope. */
 static bool chunk_may_go(const gci_pair *p, const gc_request *r, unsigned want)
 {
-    return want & (p->routed && r->streams ? GCI_WANT_ORDERED : GCI_WANT_BULK);
+    if (!r->streams)
+        return want & GCI_WANT_BULK;
+    if (p->routed)
+        return want & GCI_WANT_ORDERED;
+    return want & GCI_WANT_BULK && (want & GCI_WANT_ORDERED || (int32_t)(p->acked - r->seq) > 0);
 }
 
 /* The granted send with the least left goes first: short ones get past long ones, equal ones stay in order. */
@@ -1031,6 +1136,7 @@ static bool next_chunk(gci_pair *p, unsigned want, size_t most, gci_packet *pack
     *token = r;
     r->moved += bytes;
     r->in_flight++;
+    r->scattered |= !(want & GCI_WANT_ORDERED);
     return true;
 }
 

@@ -72,6 +72,25 @@ static void sends_interrupted(gci_pair *p)
         }
 }
 
+/* What a strand had may be lost. Its sends ask how much has come; those whose envelope is not known to have come used none. */
+static void on_strand_down(void *user, int peer)
+{
+    gci_p2p *p2p = ((gci_world *)user)->p2p;
+    gci_pair *p = p2p->pair[peer];
+    if (!p || !p->up)
+        return;
+    for (gc_request *r = p->open; r; r = r->next)
+        if (r->scattered && r->stage == GCI_STAGE_GRANTED) {
+            r->stage = GCI_STAGE_SENT;
+            r->early = true;
+            r->streams = false;
+            p->reask_seq = p->reask && (int32_t)(p->reask_seq - r->seq) < 0 ? p->reask_seq : r->seq;
+            p->reask = true;
+        }
+    if (p->reask)
+        gci_push(p2p, p);
+}
+
 static void on_way_down(void *user, int peer, bool broke_rules)
 {
     gci_world *w = user;
@@ -326,7 +345,7 @@ static int64_t on_tick(void *user, int64_t now)
 /* ---- life ----------------------------------------------------------------------------------------------------- */
 
 static const gci_upcalls p2p_upcalls = { gci_packet_next, gci_packet_sent, gci_packet_begin, on_end, on_way_up, on_way_down,
-                                         on_news, on_tick };
+                                         on_news, on_tick, gci_strand_begin, on_strand_down };
 
 GCI int gci_p2p_open(gci_world *w, const gci_p2p_upcalls *up)
 {

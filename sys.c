@@ -1,9 +1,9 @@
 /* sys.c: all that the library asks of the system, and what libc lacks: an allocator with an account, a log, SHA-256 and HMAC.
  * SPDX-License-Identifier: MIT
  *
- * The only room that knows which system it runs on (Linux: epoll, eventfd, accept4, procfs). The rooms above call the
- * table of gridcomm_int.h, behind which the tests put a simulated network; the real table below has no state at all, so
- * it is constant and every world of a process shares it.
+ * With netlink.c, which answers what it asks of networks, the only room that knows which system it runs on (Linux: epoll,
+ * eventfd, accept4, procfs). The rooms above call the table of gridcomm_int.h, behind which the tests put a simulated
+ * network; the real table below has no state at all, so it is constant and every world of a process shares it.
  *
  * Invariants
  * - Every descriptor made here is close-on-exec, every socket non-blocking. No call raises SIGPIPE.
@@ -25,7 +25,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <net/if.h>
@@ -95,8 +94,7 @@ static void sys_yield(gci_sys *sys)
 
 /* ---- who and where this host is ------------------------------------------------------------------------------ */
 
-/* The first line of a small file of procfs or sysfs, without its end. How many bytes, or a negative errno. */
-static int sys_read_line(const char *path, char *line, size_t bytes)
+GCI int gci_read_line(const char *path, char *line, size_t bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -124,7 +122,7 @@ static int sys_host(gci_sys *sys, char id[GCI_HOST_ID_BYTES], char name[GCI_HOST
     if (gethostname(name, GCI_HOST_NAME_BYTES) != 0 && errno != ENAMETOOLONG)
         return -errno;
     name[GCI_HOST_NAME_BYTES - 1] = 0;
-    if (sys_read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot) <= 0)
+    if (gci_read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot) <= 0)
         snprintf(boot, sizeof boot, "%.*s", BOOT_BYTES - 1, name);
     if (stat("/proc/self/ns/net", &net) != 0)
         net.st_ino = 0;
@@ -187,105 +185,22 @@ static void sys_addr_from_name(const struct sockaddr *from, gci_addr *addr)
     }
 }
 
-/* Mbit/s, 0 if unknown. A sysfs mounted in another network namespace shows that one's interfaces: then even an equal name
- * is another interface, which the index betrays. */
-static uint32_t sys_if_speed(const char *name, uint32_t index)
-{
-    char path[sizeof "/sys/class/net//ifindex" + GCI_IFNAME_BYTES], text[24];
-    snprintf(path, sizeof path, "/sys/class/net/%s/ifindex", name);
-    if (sys_read_line(path, text, sizeof text) <= 0 || strtoul(text, NULL, 10) != index)
-        return 0;
-    snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
-    if (sys_read_line(path, text, sizeof text) <= 0)
-        return 0;
-    long speed = strtol(text, NULL, 10);        /* -1 is the kernel's "unknown" */
-    return speed > 0 && speed <= INT32_MAX ? (uint32_t)speed : 0;
-}
-
-static bool sys_if_usable(const struct ifaddrs *entry)
-{
-    return entry->ifa_addr && (entry->ifa_flags & IFF_UP) &&
-           (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6);
-}
-
-/* IPv4 aliases are listed by a label, "eth0:1", though they are addresses of eth0. */
-static void sys_if_name(const struct ifaddrs *entry, char name[GCI_IFNAME_BYTES])
-{
-    size_t bytes = gci_min(strcspn(entry->ifa_name, ":"), GCI_IFNAME_BYTES - 1);
-    memcpy(name, entry->ifa_name, bytes);
-    name[bytes] = 0;
-}
-
-static bool sys_if_same(const struct ifaddrs *a, const struct ifaddrs *b)
-{
-    char name_a[GCI_IFNAME_BYTES], name_b[GCI_IFNAME_BYTES];
-    sys_if_name(a, name_a);
-    sys_if_name(b, name_b);
-    return strcmp(name_a, name_b) == 0;
-}
-
-/* The one bits of a netmask; without a mask the address stands alone. */
-static uint8_t sys_if_prefix(const struct ifaddrs *entry)
-{
-    bool v4 = entry->ifa_addr->sa_family == AF_INET;
-    if (!entry->ifa_netmask)
-        return v4 ? 32 : 128;
-    uint8_t mask[16], bits = 0;
-    size_t bytes = v4 ? 4 : 16;
-    /* Read by the address's family: some kernels leave the mask's own family 0. */
-    memcpy(mask, (const char *)entry->ifa_netmask + (v4 ? offsetof(struct sockaddr_in, sin_addr)
-                                                        : offsetof(struct sockaddr_in6, sin6_addr)), bytes);
-    while (bits < 8 * bytes && (mask[bits / 8] & 0x80 >> bits % 8))
-        bits++;
-    return bits;
-}
-
-static void sys_if_fill(const struct ifaddrs *entry, const char *name, uint32_t index, uint32_t speed, gci_ifaddr *out)
-{
-    memset(out, 0, sizeof *out);
-    sys_addr_from_name(entry->ifa_addr, &out->addr);
-    out->prefix = sys_if_prefix(entry);
-    if (entry->ifa_flags & IFF_LOOPBACK)
-        out->flags |= GCI_IF_LOOPBACK;
-    if (entry->ifa_flags & IFF_POINTOPOINT)
-        out->flags |= GCI_IF_POINT_TO_POINT;
-    out->index = index;
-    out->speed = speed;
-    memcpy(out->name, name, GCI_IFNAME_BYTES);
-}
-
-/* The kernel lists all IPv4 addresses, then all IPv6 ones; ours go interface by interface. Quadratic in the addresses of
- * one host, once per process: a thousand of them take milliseconds. */
 static int sys_interfaces(gci_sys *sys, gci_ifaddr *out, int max)
 {
     (void)sys;
-    struct ifaddrs *all;
-    if (getifaddrs(&all) != 0)
-        return -errno;
-    int count = 0;
-    for (struct ifaddrs *first = all; first; first = first->ifa_next) {
-        if (!sys_if_usable(first))
-            continue;
-        struct ifaddrs *seen = all;
-        while (seen != first && !(sys_if_usable(seen) && sys_if_same(seen, first)))
-            seen = seen->ifa_next;
-        if (seen != first)
-            continue;
-        char name[GCI_IFNAME_BYTES] = {0};
-        sys_if_name(first, name);
-        uint32_t index = if_nametoindex(name);
-        if (index == 0)
-            continue;                           /* it has just gone */
-        uint32_t speed = sys_if_speed(name, index);
-        for (struct ifaddrs *entry = first; entry; entry = entry->ifa_next)
-            if (sys_if_usable(entry) && sys_if_same(entry, first)) {
-                if (count < max)
-                    sys_if_fill(entry, name, index, speed, &out[count]);
-                count++;
-            }
-    }
-    freeifaddrs(all);
-    return count;
+    return gci_netlink_interfaces(out, max);
+}
+
+static gci_route_answer sys_route(gci_sys *sys, const gci_addr *to, uint32_t bound)
+{
+    (void)sys;
+    return gci_netlink_route(to, bound);
+}
+
+static uint64_t sys_gate(gci_sys *sys)
+{
+    (void)sys;
+    return gci_netlink_gate();
 }
 
 /* getaddrinfo's reasons as errno. ENXIO, "No such device or address": the name does not exist; EAGAIN: ask again later. */
@@ -491,16 +406,34 @@ static int sys_accept(gci_sys *sys, int fd, gci_addr *from)
     return got;
 }
 
-static int sys_connect(gci_sys *sys, const gci_addr *to)
+/* Its port is chosen when it is known who is called, so that one port serves calls to many. (Before Linux 4.2 it is chosen
+ * here, and must be free for all.) */
+static int sys_bind_source(int fd, const gci_addr *source)
+{
+    sys_name name;
+    gci_addr from = *source;
+    from.port = 0;
+    socklen_t bytes = sys_name_from_addr(&from, &name);
+    (void)sys_set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    return bind(fd, &name.any, bytes) == 0 ? 0 : -errno;
+}
+
+static int sys_connect(gci_sys *sys, const gci_addr *to, const gci_addr *source, uint32_t bind_to)
 {
     sys_name name;
     socklen_t bytes = sys_name_from_addr(to, &name);
+    if (source && source->family != to->family)
+        return -EAFNOSUPPORT;
     int fd = sys_socket(to);
     if (fd < 0)
         return fd;
+    int err = bind_to ? gci_netlink_bind(fd, bind_to) : 0;
+    if (!err && source)
+        err = sys_bind_source(fd, source);
     /* Interrupted, a connect goes on by itself: it is begun, which is all that is asked. */
-    if (connect(fd, &name.any, bytes) != 0 && errno != EINPROGRESS && errno != EINTR) {
-        int err = -errno;
+    if (!err && connect(fd, &name.any, bytes) != 0 && errno != EINPROGRESS && errno != EINTR)
+        err = -errno;
+    if (err) {
         sys_close(sys, fd);
         return err;
     }
@@ -973,7 +906,7 @@ GCI gci_sys *gci_sys_real(void)
 {
     static const gci_sys real = {
         .now = sys_now, .random = sys_random, .yield = sys_yield,
-        .host = sys_host, .interfaces = sys_interfaces, .resolve = sys_resolve,
+        .host = sys_host, .interfaces = sys_interfaces, .route = sys_route, .gate = sys_gate, .resolve = sys_resolve,
         .listen = sys_listen, .adopt = sys_adopt, .accept = sys_accept, .connect = sys_connect, .connected = sys_connected,
         .tune = sys_tune, .silence = sys_silence, .send = sys_send, .recv = sys_recv, .close = sys_close,
         .poller = sys_poller, .watch = sys_watch, .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest,

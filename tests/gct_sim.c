@@ -150,7 +150,7 @@ static sim_host *gct_sim_place_host(const gct_spec *spec, const gct_place *place
              place->nat ? n % GCT_HOSTS_PER_BYTE + 1 : n / GCT_HOSTS_PER_BYTE, n % GCT_HOSTS_PER_BYTE + 1);
     sim_host *h = sim_host_new(site, name, *families == '6' ? v6 : v4, rate);
     if (strcmp(families, "46") == 0) {
-        sim_nic_address(sim_host_nic(h, 0), v6);
+        sim_nic_address(sim_host_nic(h, 0), v6, 0);
     }
     return h;
 }

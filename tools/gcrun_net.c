@@ -33,9 +33,10 @@ static void net_loopback(net_name *name, uint16_t port)
 
 static int net_listen_at(net_name *name, socklen_t bytes, uint16_t *port)
 {
-    int fd = socket(name->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), zero = 0;
+    int fd = socket(name->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), zero = 0, one = 1;
     if (fd < 0) return -errno;
     if (name->any.sa_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (name->v4.sin_port) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);  /* the last job's connections end slowly */
     if (bind(fd, &name->any, bytes) != 0 || listen(fd, NET_BACKLOG) != 0 || getsockname(fd, &name->any, &bytes) != 0) {
         int err = errno;
         close(fd);

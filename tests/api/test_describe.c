@@ -13,7 +13,7 @@
 
 enum { TEXT = 1 << 16, RANKS = 6, TRIES = 10000, PATIENCE_S = 30 };
 
-static const char *const subjects[] = { "links", "routes", "waits", "clusters" };
+static const char *const subjects[] = { "links", "routes", "waits", "clusters", "addresses" };
 
 static void relayed(gc_options *o, int rank, void *arg)
 {
@@ -58,6 +58,22 @@ static bool statement(const char *line)
     return !quoted && (line[n - 1] == ';' || line[n - 1] == '{');
 }
 
+/* Boxes that a line begins, less those that it ends. */
+static int boxes(const char *line)
+{
+    int n = 0;
+    bool quoted = false;
+    for (; *line; line++) {
+        if (*line == '\\' && quoted && line[1])
+            line++;
+        else if (*line == '"')
+            quoted = !quoted;
+        else if (!quoted)
+            n += (*line == '{') - (*line == '}');
+    }
+    return n;
+}
+
 static int check_dot(const char *what, char *text)
 {
     int depth = 0, lines = 0;
@@ -67,8 +83,7 @@ static int check_dot(const char *what, char *text)
         gct_require(statement(line), "%s: '%s'", what, line);
         gct_require(lines > 0 || strstr(line, what), "%s begins with '%s'", what, line);
         gct_require(lines == 0 || depth > 0, "%s: '%s' behind the end", what, line);
-        depth += strchr(line, '{') != NULL;
-        depth -= strcmp(line, "}") == 0;
+        depth += boxes(line);
     }
     gct_require(depth == 0 && lines >= 2 && *text == '\0', "%s: %d boxes are open after %d lines", what, depth, lines);
     return 0;
@@ -128,7 +143,7 @@ static int wrong_arguments(gc_comm *world)
     gct_require(gc_describe(world, "links", "text", NULL, 8, NULL) == GC_ERR_ARG, "no text");
     gct_require(gc_describe(world, "link", "text", text, 8, NULL) == GC_ERR_ARG, "a subject that is none");
     gct_require(gc_describe(world, "links", "svg", text, 8, NULL) == GC_ERR_ARG, "a form that is none");
-    gct_require(gc_describe(world, "addresses", "text", text, 8, NULL) == GC_ERR_UNSUPPORTED, "addresses");
+    gct_require(gc_describe(world, "addresses", "svg", text, 8, NULL) == GC_ERR_ARG, "a form that is none, of addresses");
     return 0;
 }
 
@@ -214,6 +229,34 @@ static int clusters(gc_comm *world, int rank, int size, void *arg)
     return bad;
 }
 
+/* How many hosts the job has. */
+static int hosts(gc_comm *world, int size)
+{
+    int n = 0;
+    for (int rank = 0; rank < size; rank++) {
+        int k = 0;
+        while (strcmp(gc_host(world, k), gc_host(world, rank)) != 0)
+            k++;
+        n += k == rank;
+    }
+    return n;
+}
+
+/* Every host is told of with its place, and this one with every other. */
+static int addresses(gc_comm *world, int rank, int size, void *arg)
+{
+    char text[TEXT];
+    int n = hosts(world, size);
+    (void)rank, (void)arg;
+    int bad = ask(world, "addresses", text);
+    gct_require(count(text, ": unknown site") + count(text, ": site ") == n, "%d hosts: %s", n, text);
+    gct_require(count(text, ": among themselves over 127.0.0.1, ::1\n") == (n < size), "%s", text);
+    gct_require(count(text, "link eth0 - eth0, ") == (n > 1 ? n - 1 : 0), "%s", text);
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1)
+        gct_require(strncmp(line, "rank", 4) == 0, "%s", line);
+    return bad;
+}
+
 static void test_forms(void **state)
 {
     (void)state;
@@ -244,9 +287,17 @@ static void test_clusters(void **state)
     assert_int_equal(0, gct_job(&(gct_spec){ .ranks = RANKS, .sites = 2 }, clusters, NULL));
 }
 
+static void test_addresses(void **state)
+{
+    (void)state;
+    assert_int_equal(0, gct_job(&(gct_spec){ .ranks = RANKS }, addresses, NULL));
+    assert_int_equal(0, gct_job(&(gct_spec){ .ranks = RANKS, .ranks_per_host = 4 }, addresses, NULL));
+    assert_int_equal(0, gct_job(&(gct_spec){ .ranks = 1 }, addresses, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms), cmocka_unit_test(test_links), cmocka_unit_test(test_waits),
-                                        cmocka_unit_test(test_clusters) };
+                                        cmocka_unit_test(test_clusters), cmocka_unit_test(test_addresses) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

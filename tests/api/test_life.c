@@ -189,7 +189,9 @@ static const struct bad_value { const char *name, *value; int code; } bad_values
     { "QUEUE_PACKETS", "99999999", GC_ERR_CONFIG },
     { "EAGER_BUDGET", "100", GC_ERR_CONFIG }, { "EAGER_BUDGET", "16M", GC_ERR_CONFIG }, { "EAGER_BUDGET", "1e18", GC_ERR_CONFIG },
     { "EAGER_BUDGET", "65536", GC_OK },
-    { "IF", "eth0", GC_ERR_UNSUPPORTED }, { "ADVERTISE", "1.2.3.4", GC_ERR_UNSUPPORTED },
+    { "IF", "nosuchif0", GC_ERR_CONFIG }, { "IF", "^*", GC_ERR_CONFIG }, { "IF", "nosuch*", GC_ERR_CONFIG },
+    { "ADVERTISE", "192.0.2.1", GC_OK }, { "ADVERTISE", "[2001:db8::1]:7000", GC_OK }, { "ADVERTISE", "node1", GC_ERR_CONFIG },
+    { "ADVERTISE", "192.0.2.1:0", GC_ERR_CONFIG }, { "ADVERTISE", "127.0.0.1", GC_ERR_CONFIG },
     { "LINKS", "/nonexistent/links", GC_ERR_CONFIG }, { "LINKS", "/", GC_ERR_CONFIG }, { "LINKS", "/dev/null", GC_OK },
     { "ROUTING", "ordered", GC_OK }, { "ROUTING", "updown-bfs", GC_OK }, { "ROUTING", "up", GC_ERR_CONFIG },
     { "ROUTING", "updown-dfs ", GC_ERR_CONFIG }, { "LINK_DENSITY", "0.1", GC_OK }, { "LINK_DENSITY", "1.1", GC_ERR_CONFIG },
@@ -197,7 +199,8 @@ static const struct bad_value { const char *name, *value; int code; } bad_values
     { "MAX_LINKS", "0", GC_ERR_CONFIG }, { "MAX_LINKS", "1.5", GC_ERR_CONFIG }, { "MAX_LINKS", "2000000", GC_ERR_CONFIG },
     { "DIRECT", "0", GC_OK }, { "DIRECT", "1", GC_OK }, { "DIRECT", "no", GC_ERR_CONFIG }, { "DIRECT", "-1", GC_ERR_CONFIG },
     { "MODEL", "file", GC_ERR_UNSUPPORTED }, { "ORDER", "rank", GC_ERR_UNSUPPORTED }, { "STALL", "60", GC_ERR_UNSUPPORTED },
-    { "STREAMS", "2", GC_ERR_UNSUPPORTED },
+    { "STREAMS", "2", GC_OK }, { "STREAMS", "64", GC_OK }, { "STREAMS", "0", GC_ERR_CONFIG }, { "STREAMS", "65", GC_ERR_CONFIG },
+    { "STREAMS", "many", GC_ERR_CONFIG },
     { "RANK", "x", GC_ERR_CONFIG }, { "RANK", "-1", GC_ERR_CONFIG }, { "RANK", "0", GC_ERR_CONFIG },
     { "SIZE", "2", GC_ERR_CONFIG }, { "SIZE", "0", GC_ERR_CONFIG }, { "SIZE", "99999999", GC_ERR_CONFIG },
     { "CLUSTER", "a\tb", GC_ERR_CONFIG }, { "INSECURE", "yes", GC_ERR_CONFIG }, { "INSECURE", "2", GC_ERR_CONFIG },
@@ -239,7 +242,8 @@ static void test_bad_values(void **state)
     for (size_t i = 0; i < sizeof bad_values / sizeof bad_values[0]; i++) {
         const struct bad_value *row = &bad_values[i];
         bool place = !strcmp(row->name, "RANK") || !strcmp(row->name, "SIZE");
-        if (strcmp(row->name, "PORTS") != 0)    /* who is alone does not listen */
+        bool listens = !strcmp(row->name, "PORTS") || !strcmp(row->name, "IF") || !strcmp(row->name, "ADVERTISE");
+        if (!listens)                           /* who is alone does not */
             bad += refused_value(row, 1);
         if (!place && strcmp(row->name, "START_TIMEOUT") != 0)
             bad += refused_value(row, 2);

@@ -44,7 +44,7 @@ static void raw(source *s, bool acceptor)
     if (acceptor)
         gci_shake_accept(&k, &self, nonce);
     else
-        gci_shake_connect(&k, &self, GCI_PURPOSE_DATA, ACCEPTOR, nonce);
+        gci_shake_connect(&k, &self, GCI_PURPOSE_DATA, ACCEPTOR, 0, 0, nonce);
     while (k.state == GCI_SHAKE_READS && s->bytes) {
         size_t piece = 1 + next(s) % 64, wants = gci_shake_wants(&k), took;
         piece = gci_min(piece, s->bytes);
@@ -93,12 +93,14 @@ static void tampered(source *s)
     gci_shake_self c = self_of(CONNECTOR, purpose == GCI_PURPOSE_JOIN ? 0 : 42, choice & 128 ? "open" : "sesame");
     gci_shake acceptor, connector;
     bool altered = false, met = true, same = a.key_bytes == c.key_bytes && (a.job == c.job || !c.job);
+    unsigned strand = purpose == GCI_PURPOSE_STRAND ? choice : 0, trunk = purpose == GCI_PURPOSE_STRAND ? next(s) : 0;
 
     gci_shake_accept(&acceptor, &a, nonce_a);
-    gci_shake_connect(&connector, &c, purpose, choice & 32 ? ACCEPTOR + 1 : ACCEPTOR, nonce_c);
+    gci_shake_connect(&connector, &c, purpose, choice & 32 ? ACCEPTOR + 1 : ACCEPTOR, strand, trunk, nonce_c);
     for (int message = 0; message < 2; message++) {
         altered = carry(&connector, &acceptor, s) || altered;
         must(acceptor.state != GCI_SHAKE_DONE || (message == 1 && !altered && same));
+        must(acceptor.state != GCI_SHAKE_DONE || (acceptor.strand == strand && acceptor.trunk == trunk && !strand == !trunk));
         bool answer = carry(&acceptor, &connector, s);
         if (message == 0)               /* HELLO and CHALLENGE prove the acceptor; the verdict itself proves nothing */
             met = !(altered = altered || answer);

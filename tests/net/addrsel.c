@@ -16,9 +16,11 @@ enum kind { SWITCHED, PUBLIC, PRIVATE, ROUTED, KINDS };
 static const char *const kind_text[KINDS] = { "a switch per NIC", "public networks", "private networks",
     "routed private networks" };
 
-static gci_route_answer route(void *user, const gci_addr *to, uint32_t bound)
+typedef struct kernel { gci_sys sys; enum kind kind; } kernel;
+
+static gci_route_answer route(gci_sys *sys, const gci_addr *to, uint32_t bound)
 {
-    enum kind kind = *(enum kind *)user;
+    enum kind kind = ((kernel *)(void *)sys)->kind;
     if (kind == SWITCHED || kind == ROUTED)
         return (gci_route_answer){ GCI_ROUTE_SPECIFIC, 1 + to->ip[to->family == 4 ? 1 : 3] };
     return (gci_route_answer){ GCI_ROUTE_DEFAULT, bound ? bound : 1 };
@@ -54,6 +56,7 @@ static double choices(gci_env *env, enum kind kind)
 {
     gci_host *host = calloc(PEERS + 1, sizeof *host);
     gci_ifaddr *addr = calloc((PEERS + 1) * NICS * 2, sizeof *addr), *at = addr;
+    kernel here = { .sys = { .route = route }, .kind = kind };
     gci_addrsel *s;
     double best = 1e9;
     long links = 0;
@@ -64,10 +67,9 @@ static double choices(gci_env *env, enum kind kind)
         at = fill(kind, h, at);
         host[h].addrs = (int)(at - host[h].addr);
     }
-    if (gci_addrsel_make(env, host, PEERS + 1, NULL, &s) < 0)
+    if (gci_addrsel_make(env, host, PEERS + 1, &s) < 0)
         exit(1);
-    gci_onlooker look = { .host = 0, .own = host[0].addr, .owns = host[0].addrs, .route = route, .user = &kind,
-        .can_bind = true };
+    gci_onlooker look = { .host = 0, .own = host[0].addr, .owns = host[0].addrs, .sys = &here.sys };
     for (int round = 0; round < ROUNDS; round++) {
         double since = now_ms();
         links = 0;
@@ -102,7 +104,7 @@ static double collisions(gci_env *env)
     for (int round = 0; round < ROUNDS; round++) {
         gci_addrsel *s;
         double since = now_ms();
-        if (gci_addrsel_make(env, host, HOSTS, NULL, &s) < 0)
+        if (gci_addrsel_make(env, host, HOSTS, &s) < 0)
             exit(1);
         double took = now_ms() - since;
         best = took < best ? took : best;

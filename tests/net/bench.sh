@@ -12,13 +12,13 @@ export BED_BUILD
 BED_BUILD=$(realpath "${1:-build}")
 bed=tests/net/bed tools=$BED_BUILD/tests/net gcrun=$BED_BUILD/gcrun
 : "${ROUNDS:=7}" "${MPI_ROUNDS:=3}" "${START_ROUNDS:=5}" "${ONLY:=}"
-IDLE=40 PORT=7000 STREAM=8388608 FLOW=67108864 RANKS=40 RELAYS=4 CROWD=36
+IDLE=40 PORT=7000 STREAM=8388608 FLOW=67108864 RANKS=40 RELAYS=4 CROWD=36 STRIPED=67108864
 : "${DENSITIES:=0.06 0.1 0.2 0.4}" "${INCAST_ROUNDS:=3}"
-failed=0 near='' far='' chain='' crowd=''
+failed=0 near='' far='' chain='' crowd='' stripes=''
 work=$(mktemp -d)
 
 finish() {
-    for b in $near $far $chain $crowd; do $bed down "$b"; done
+    for b in $near $far $chain $crowd $stripes; do $bed down "$b"; done
     rm -rf "$work"
 }
 trap finish EXIT
@@ -193,6 +193,45 @@ incast() { # gather|alltoall, BYTES: a row per density
     done
 }
 
+# ---- striping: two NICs beside each alone, 64 MiB one way ----
+need_stripes() {
+    [ -z "$stripes" ] || return 0
+    {
+        for i in 0 1; do echo "site s: switch g$i 10.40.$i.0/24 rate 1gbit alone"; done
+        for i in 0 1; do echo "site s: switch h$i 10.41.$i.0/24 rate 100mbit alone"; done
+        echo 'host s1 s2 on s/g0 s/g1 s/h0 s/h1'
+    } >"$work/stripes"
+    stripes=$($bed up "$work/stripes" --owner $$)
+}
+stripe() { # NICs, times: byte/s and the seconds of the longest
+    GRIDCOMM_IF=$1 timeout 120 $bed gcrun "$stripes" -n 2 "$tools/striping" $STRIPED "$2" >"$work/grid" 2>>"$work/err"
+    number "$work/grid"
+}
+striped() { stripe "$1,$2" 3 | cut -d' ' -f1; }
+apart() { # the sum of what each carries alone
+    local one two
+    one=$(stripe "$1" 1) && two=$(stripe "$2" 1) && awk "BEGIN { print ${one% *} + ${two% *} }"
+}
+two_nics() { # what they are, NIC NIC
+    local what="striping: 64 MiB over $1, byte/s, beside the sum"
+    wanted "$what" && need_stripes && ratio "$what" '>=' 0.95 "striped $2 $3" "apart $2 $3"
+}
+cut_striped() { # s2's NIC eth3 falls silent in mid-transfer: seconds
+    local job i
+    stripe eth2,eth3 1 >"$work/cut" &
+    job=$!
+    for i in $(seq 100); do [ "$($bed members "$stripes" striping-run | wc -l)" = 2 ] && break; sleep 0.02; done
+    $bed cut "$stripes" s2/eth3 both
+    wait $job
+    $bed mend "$stripes" s2/eth3 both
+    cut -d' ' -f2 "$work/cut" | grep .
+}
+slower_alone() { stripe eth2 1 | cut -d' ' -f2; }
+cut_nic() {
+    local what='striping: 64 MiB, one of two 100 Mbit/s NICs cut, s'
+    wanted "$what" && need_stripes && ratio "$what" '<=' 2.00 cut_striped slower_alone
+}
+
 # ---- many ranks on few cores, beside the MPIs ----
 declare -A mpi_command=(
     [openmpi]="mpirun.openmpi --allow-run-as-root --oversubscribe -n $RANKS --mca pml ob1 --mca btl tcp,self --mca mpi_yield_when_idle 1"
@@ -258,6 +297,9 @@ bare_stream
 for relays in $(seq $RELAYS); do relayed_stream "$relays"; done
 for relays in $(seq $RELAYS); do relayed_latency "$relays" sleep sleep; done
 for relays in 1 $RELAYS; do relayed_latency "$relays" auto poll; done
+two_nics '1 + 1 Gbit/s' eth0 eth1
+two_nics '1 Gbit/s + 100 Mbit/s' eth0 eth2
+cut_nic
 for bytes in 1000 10000 65536 262144; do incast gather $bytes; done
 for bytes in 1000 10000; do incast alltoall $bytes; done
 exit $failed

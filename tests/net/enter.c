@@ -5,8 +5,9 @@
  *     enter DIR HOST command...            runs the command itself
  *     enter --agent DIR HOST command...    like ssh: joins the words with blanks and hands them to the host's /bin/sh
  *
- * DIR is a bed's state directory; its files HOST.net and HOST.uts are the host's network and UTS namespaces. Nothing is
- * mounted and no process stays between, so 64 starts cost milliseconds, and signals and exit codes are the command's.
+ * DIR is a bed's state directory; its files HOST.net and HOST.uts are the host's network and UTS namespaces, and if there is
+ * a HOST.hosts, the command sees it as /etc/hosts. Otherwise nothing is mounted. No process stays between, so 64 starts cost
+ * milliseconds, and signals and exit codes are the command's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 enum { PATH_BYTES = 4096, EXIT_NOT_ENTERED = 125, EXIT_NOT_RUN = 127 };     /* as env and sh have them */
@@ -28,6 +30,18 @@ static int join(const char *dir, const char *host, const char *kind, int type)
     if (bad) fprintf(stderr, "enter: %s: %s\n", path, strerror(errno));
     if (ns >= 0) close(ns);
     return bad;
+}
+
+/* The host's own /etc/hosts, if it has one, for this process and its children. */
+static int mount_names(const char *dir, const char *host)
+{
+    char path[PATH_BYTES];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s.hosts", dir, host) >= sizeof path) return -1;
+    if (access(path, F_OK) < 0) return 0;
+    if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0
+        && mount(path, "/etc/hosts", NULL, MS_BIND, NULL) == 0) return 0;
+    fprintf(stderr, "enter: %s: %s\n", path, strerror(errno));
+    return -1;
 }
 
 static char *joined(char **words)
@@ -54,7 +68,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: enter [--agent] DIR HOST command...\n");
         return EXIT_NOT_ENTERED;
     }
-    if (join(arg[0], arg[1], "net", CLONE_NEWNET) < 0 || join(arg[0], arg[1], "uts", CLONE_NEWUTS) < 0) return EXIT_NOT_ENTERED;
+    if (join(arg[0], arg[1], "net", CLONE_NEWNET) < 0 || join(arg[0], arg[1], "uts", CLONE_NEWUTS) < 0
+        || mount_names(arg[0], arg[1]) < 0) return EXIT_NOT_ENTERED;
     if (agent) {
         char *line = joined(arg + 2);
         if (line) execl("/bin/sh", "sh", "-c", line, (char *)NULL);

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.." || exit 1
 
 # Names of this run, so that others on the machine do not matter.
 burst=tests/net/burst.py
-A=tb-$$-a B=tb-$$-b U=tb-$$-u W=tb-$$-w S=tb-$$-s
+A=tb-$$-a B=tb-$$-b U=tb-$$-u W=tb-$$-w S=tb-$$-s N=tb-$$-n
 cat >"$work/slow" <<END
 site a: switch lan 10.1.0.0/24 fd01::/64 rate 20mbit
 site b: switch lan 10.2.0.0/24 fd02::/64
@@ -50,8 +50,34 @@ host o1 on o/lan
 host s1 on p/lan
 host s1: sshd
 host s1: firewall in 22 out none
+site a: map 7100 a1 7000
 wan * *: latency 1ms
 END
+cat >"$work/nics" <<END
+site a: switch lan 10.1.0.0/24 fd01::/64
+site a: switch two 10.2.0.0/24 fd02::/64
+site a: switch bare alone
+host n1 n2 n3 on a/lan a/two
+host n1: address eth0 10.9.0.1/24 10.9.1.1
+host n1: address eth1 fd02::d/64 deprecated fd02::e/64 temporary
+host n1: bridge docker0 172.17.0.1/16
+host n1: bridge virbr0 192.168.122.1/24 carrier
+host n1: default eth1 eth0
+host n1: rp_filter strict
+host n1: hosts 127.0.1.1 n1 n1.lan
+host n1: hosts 10.1.0.2 n2
+host n2: default none
+host n2: route 10.8.0.0/16 via 10.1.0.254
+host n3: down eth1
+host o1 o2 on a/bare a/two
+host o1: address eth0 10.7.0.1 peer 10.7.0.2
+host o2: address eth0 10.7.0.2 peer 10.7.0.1
+host o2: address eth1 only 10.2.0.77/24
+END
+{
+    for i in {0..15}; do echo "site a: switch s$i 10.3.$i.0/24 alone"; done
+    echo "host k1 on" a/s{0..15}
+} >>"$work/nics"
 cat >"$work/small" <<END
 site a: switch lan 10.1.0.0/24 rate 20mbit buffer 32KiB
 site a: switch fast 10.2.0.0/24
@@ -76,10 +102,10 @@ half_round_trip() { # NAME FROM TO ADDRESS: us
 }
 
 # ---- the description ----
-refuses() { # line, what the message must have
+refuses() { # lines, the last of which is wrong; what the message must have
     printf 'site a: switch lan 10.1.0.0/24\n%s\n' "$1" >"$work/bad"
     $bed up "$work/bad" --name tb-$$-bad 2>&1 | tee "$work/why"
-    grep -q "bad:2: .*$2" "$work/why" && [ ! -e /run/gridcomm-bed/tb-$$-bad ]
+    grep -q "bad:$(wc -l <"$work/bad"): .*$2" "$work/why" && [ ! -e /run/gridcomm-bed/tb-$$-bad ]
 }
 check 'an unknown statement is refused with its line' refuses 'hots a1 on a/lan' hots
 check 'an unknown switch is refused' refuses 'host a1 on a/wlan' 'a/wlan'
@@ -90,6 +116,10 @@ check 'a firewall against an unknown site is refused' refuses 'site a: firewall 
 check 'ports that are none are refused' refuses 'site a: firewall in 22,x' '22,x'
 check 'a buffer without a rate is refused' refuses 'site b: switch lan 10.2.0.0/24 buffer 64KiB' rate
 check 'a full switch is refused' refuses 'site b: switch lan 10.2.0.0/31' room
+check 'a switch with a router but without a prefix is refused' refuses 'site b: switch lan' prefix
+check 'a NIC that is not there is refused' refuses $'host a1 on a/lan\nhost a1: down eth1' eth1
+check 'an address that is none is refused' refuses $'host a1 on a/lan\nhost a1: address eth0 10.1.0.300/24' 10.1.0.300
+check 'a mapped port without NAT is refused' refuses $'host a1 on a/lan\nsite a: map 7100 a1 7000' NAT
 
 # ---- hosts and links ----
 ip netns list >"$work/netns"; ip -o link | cut -d: -f2 >"$work/links"
@@ -205,6 +235,7 @@ check 'NAT: equal private addresses stay inside' private_inside
 check 'NAT: nothing comes in' private_outside
 check 'firewall: one site is let in to some ports, and refused at others' walled
 check 'firewall: nothing comes in, and out goes only one port' only_out
+check 'NAT: a mapped port leads to its host' seen p1 198.51.100.1 7100 203.0.113.1
 
 log_in() { run "$W" "$1" ssh -F "/run/gridcomm-bed/$W/ssh_config" -o BatchMode=yes "${@:2}" </dev/null; }
 by_ssh_alone() {
@@ -263,6 +294,70 @@ check 'the bed of NATs and firewalls is removed' $bed down "$W"
 removed() { ! pgrep -f "gridcomm-bed/$W/" && [ ! -e "/run/gridcomm-bed/$W" ] && ! grep "gridcomm-bed/$W/" /proc/mounts; }
 check 'and its sshd too' removed
 
+# ---- many NICs and addresses ----
+cksum /etc/hosts >"$work/machine-hosts"
+check 'a bed of many NICs and addresses' up "$work/nics" "$N"
+has() { # HOST, pattern, command...: a line of what it says there
+    run "$N" "$1" "${@:3}" >"$work/said"
+    grep -E -e "$2" "$work/said" || { echo "no line with '$2' in:"; cat "$work/said"; return 1; }
+}
+further() {
+    has n1 ' 10.1.0.1/24 ' ip -o addr show dev eth0 && has n1 ' 10.9.0.1/24 ' ip -o addr show dev eth0 &&
+        has n1 ' 10.9.1.1/32 ' ip -o addr show dev eth0 && has n1 'fd02::d/64.* deprecated' ip -o addr show dev eth1 &&
+        has n1 'fd02::.* temporary' ip -o addr show dev eth1 && has n1 ' fd02::e/64 ' ip -o addr show dev eth1
+}
+instead() { has o2 ' 10.2.0.77/24 ' ip -o addr show dev eth1 && ! has o2 ' (10.2.0.5|fd02::5)/' ip -o addr show dev eth1; }
+bridges() {
+    has n1 ' 172.17.0.1/16 ' ip -o addr show dev docker0 && has n1 NO-CARRIER ip -o link show docker0 &&
+        has n1 'UP,LOWER_UP.* state UP' ip -o link show virbr0 && $bed bytes "$N" | grep -q '^nic n1 docker0 '
+}
+defaults() {
+    has n1 'default via 10.2.0.254 dev eth1 .*metric 100' ip route &&
+        has n1 'default via 10.1.0.254 dev eth0 .*metric 101' ip route &&
+        has n1 'default via fd02::fffe dev eth1 metric 100 ' ip -6 route && ! has n2 default ip route &&
+        has n2 '10.8.0.0/16 via 10.1.0.254 ' ip route && has o1 'default via 10.2.0.254 dev eth1' ip route
+}
+names() {
+    has n1 '^127.0.1.1 ' getent hosts n1.lan && has n1 '^10.1.0.2 ' getent hosts n2 && ! has n2 . getent hosts n1.lan &&
+        cksum /etc/hosts | cmp - "$work/machine-hosts"
+}
+sixteen() { for i in {0..15}; do has k1 " 10.3.$i.1/24 " ip -o addr show dev "eth$i" || return; done; }
+at() { # the same with the servers of this bed
+    local W=$N
+    "$@"
+}
+cut_nic() { # HOW
+    $bed cut "$N" n1/eth0 "$1" && at seen n2 10.1.0.1 7000 silent && at seen n2 10.2.0.1 7000 10.2.0.2 &&
+        $bed mend "$N" n1/eth0 "$1" && at seen n2 10.1.0.1 7000 10.1.0.2
+}
+carrier() { # what n1 notices of its own cable
+    $bed cut "$N" n1/eth0 link && has n1 NO-CARRIER ip -o link show eth0 && ! has n1 NO-CARRIER ip -o link show eth1 &&
+        $bed mend "$N" n1/eth0 link && ! has n1 NO-CARRIER ip -o link show eth0
+}
+recorded() {
+    $bed record "$N" && at seen n2 10.1.0.1 7000 10.1.0.2 && at seen n2 fd02::1 7002 refused &&
+        at seen n2 127.0.0.1 7002 refused &&
+        [ "$($bed syns "$N" n2 | sort | paste -sd,)" = 'n2 eth0 10.1.0.1 7000,n2 eth1 fd02::1 7002,n2 lo 127.0.0.1 7002' ] &&
+        [ -z "$($bed syns "$N" n1)" ] && $bed record "$N" n2 && [ -z "$($bed syns "$N")" ]
+}
+check 'further addresses, deprecated and temporary ones' further
+check 'addresses instead of those of the switch' instead
+check 'bridges, with and without carrier' bridges
+check 'default routes and others' defaults
+check 'a NIC that is down' has n3 'state DOWN' ip -o link show eth1
+check 'a host drops what comes by the wrong NIC' has n1 '^1$' cat /proc/sys/net/ipv4/conf/all/rp_filter
+check "a host's own /etc/hosts" names
+check 'a switch without a prefix: fe80:: alone' has o1 'inet6 fe80::' ip -o addr show dev eth0
+check 'sixteen NICs' sixteen
+for host in n1 o1; do at serve $host 7000; done
+check 'servers on it' eval 'until_true grep -q ready "$work/serve.n1" && until_true grep -q ready "$work/serve.o1"'
+check 'point to point' at seen o2 10.7.0.1 7000 10.7.0.2
+for how in both in out link; do check "one NIC is cut and mended: $how" cut_nic $how; done
+check 'a host notices that its cable is unplugged' carrier
+check 'SYNs are recorded' recorded
+remove_nics() { $bed down "$N" && [ ! -e "/run/gridcomm-bed/$N" ] && ! grep "gridcomm-bed/$N/" /proc/mounts; }
+check 'it is removed without a trace' remove_nics
+
 # ---- removal ----
 in_bed() { # what must be gone: processes that were inside, wan
     run "$1" a1 sleep 600 &
@@ -318,6 +413,8 @@ if [ -x "$BED_BUILD/gcrun" ] && [ -x "$BED_BUILD/examples/ring" ] && [ -x "$BED_
         for i in 0 1 2 3 4 5 6 7; do cmp "$work/in" "$work/copy.$i" || return; done
     }
     collectives() { timeout 60 $bed gcrun "$A" -n 8 "$tools/all_collectives"; }
+    some() { [ "$(timeout 60 $bed gcrun "$A" --on b1,a2 -n 2 uname -n | sort | paste -sd,)" = '[0] b1,[1] a2' ]; }
+    check 'gcrun on some of the hosts' some
     check 'ring over 2 sites of 2 hosts' timeout 60 $bed gcrun "$A" -n 8 "$BED_BUILD/examples/ring"
     check 'bcast_file over 2 sites of 2 hosts' broadcast
     check 'all collectives over 2 sites of 2 hosts' collectives

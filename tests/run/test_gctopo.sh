@@ -44,8 +44,9 @@ for routing in updown-dfs updown-bfs ordered unrestricted; do
     check "the numbering of $routing, once" eval '[ $status -eq 0 ] && counts "^epoch [0-9]*, routing '$routing': [a-z]" 1'
 done
 unset GRIDCOMM_ROUTING
-run 12 '--traffic --clusters --links --routes --waits --dot picture'; status=$?
-check 'pictures' eval '[ $status -eq 0 ] && [ ! -s out ] && [ "$(grep -c -e "^}" picture)" -eq 4 ]'
+run 12 '--traffic --clusters --links --routes --waits --addresses --dot picture'; status=$?
+check 'pictures' eval '[ $status -eq 0 ] && [ ! -s out ] && [ "$(grep -c -e "^}" picture)" -eq 5 ]'
+check 'a box for this host, once' [ "$(grep -c -e '^  subgraph cluster_0 { label="ranks 0-11 on ' picture)" -eq 1 ]
 check 'each node once in a picture' eval '[ "$(grep -c -e "^  .7. .label=.rank 7" picture)" -eq 2 ]'
 if command -v dot >/dev/null; then
     check 'Graphviz draws them' eval 'dot -Tsvg picture >pictures.svg 2>err && [ ! -s err ]'
@@ -54,6 +55,22 @@ else
 fi
 
 unset GRIDCOMM_DIRECT GRIDCOMM_LINK_DENSITY
+run 5 '--addresses'; status=$?
+check 'addresses alone' eval '[ $status -eq 0 ] && has "==== addresses" && ! has "==== clusters"'
+check 'this host, once for all its ranks' counts '^ranks 0-4 on [^:]*: .*site' 1
+check 'whose ranks need no network' counts '^ranks 0-4 on [^:]*: among themselves over 127.0.0.1, ::1$' 1
+check 'loopback is not told of as an interface' eval '! has ": lo[:,]"'
+for entry in $(ip -o -4 address show up scope global 2>/dev/null | awk '$4 ~ /\// { print $2 "=" $4 }'); do
+    [ "$(cat "/sys/class/net/${entry%%=*}/carrier" 2>/dev/null)" = 1 ] || continue
+    check "its interface with ${entry#*=}" counts "^ranks 0-4 on [^:]*: ${entry%%=*}[:,].* ${entry#*=} p" 1
+done
+"$build/gctopo" --addresses >out 2>err; status=$?
+check 'addresses of a world of one' eval '[ $status -eq 0 ] && counts "^rank 0 on [^:]*: unknown site" 1 && ! has among'
+GRIDCOMM_IF=nosuchif0
+export GRIDCOMM_IF
+run 2 '--addresses'; status=$?
+check 'an interface that is not there' eval '[ $status -ne 0 ] && grep -q "no interface .nosuchif0. that is up" err'
+unset GRIDCOMM_IF
 "$build/gctopo" --help >out 2>err; status=$?
 check 'help' eval '[ $status -eq 0 ] && has "usage: gcrun"'
 "$build/gctopo" --nonsense >out 2>err; status=$?

@@ -40,7 +40,9 @@ enum sim_planted {
     SIM_PLANT_MUTE_DEATH, SIM_PLANT_NO_WAKE, SIM_PLANT_NO_LATENCY, SIM_PLANT_NO_RATE, SIM_PLANT_NO_NIC_SHARING,
     SIM_PLANT_GHOST_LISTENER, SIM_PLANT_NO_KEEPALIVE, SIM_PLANT_TWO_INSIDE, SIM_PLANT_WRITE_LOST,
     SIM_PLANT_NAT_TRANSPARENT, SIM_PLANT_NAT_BARE, SIM_PLANT_NAT_REMEMBERS, SIM_PLANT_NO_RULES, SIM_PLANT_ANSWERS_LEAK, SIM_PLANT_BLIND_AIM,
-    SIM_PLANT_NO_BACKOFF, SIM_PLANT_CHILD_HANGS, SIM_PLANTS
+    SIM_PLANT_NO_BACKOFF, SIM_PLANT_CHILD_HANGS, SIM_PLANT_SOURCE_ROUTES, SIM_PLANT_NO_BINDING, SIM_PLANT_BOUND_HEARS_ALL,
+    SIM_PLANT_ANSWERS_ON_ARRIVAL, SIM_PLANT_ANY_PREFIX, SIM_PLANT_LEAKY_NIC, SIM_PLANT_NIC_CUTS_HOST, SIM_PLANT_DOWN_IS_LISTED,
+    SIM_PLANT_ONE_GATE, SIM_PLANT_SYN_UNSEEN, SIM_PLANTS
 };
 
 /* Knobs. All but stack_bytes and start_spread may be turned while the simulation runs. */
@@ -89,7 +91,26 @@ sim_host *sim_host_new(sim_site *, const char *name, const char *address_and_pre
 sim_net  *sim_net_new(sim *, const char *name, int64_t latency);                /* a further network (or the one of that name) */
 sim_nic  *sim_nic_new(sim_host *, const char *name, sim_net *, const char *address_and_prefix, int64_t rate);
 sim_nic  *sim_host_nic(sim_host *, int index);                                  /* 0: eth0 */
-void      sim_nic_address(sim_nic *, const char *address_and_prefix);           /* one more: "fd00::1/64" */
+const char *sim_nic_name(const sim_nic *);
+/* One more: "fd00::1/64"; or, of one that it has, other flags. flags: GCI_IF_DEPRECATED, GCI_IF_TEMPORARY. */
+void      sim_nic_address(sim_nic *, const char *address_and_prefix, unsigned flags);
+void      sim_nic_speed(sim_nic *, uint32_t mbit_per_s);                        /* what it says; else what its rate is */
+void      sim_nic_point_to_point(sim_nic *);            /* with an address of /32 the peer is reached by sim_host_route only */
+
+/* Routing is by destination, as Linux does it: the longest prefix among the networks of the host's NICs and the routes given here
+ * (of equal ones the first), else the default route, which is by the first NIC on a network of a site. A route given here leads
+ * to whom its NIC's network has, and to the router there, if it is a site's. nic NULL: there is no way. "0.0.0.0/0", "::/0":
+ * instead of the default route of that family; of several the first, the others for who is bound to their NICs.
+ *
+ * The source address of a connection has no part in it. One that is bound to a NIC has the routes of that NIC alone (none:
+ * -ENETUNREACH, where Linux takes what is IPv4 for on-link, and finds nobody; no such NIC: -ENODEV), and takes no answer that
+ * comes in by another. The answers take the other host's own routes to the source address: by another NIC maybe, or, if that
+ * address is its own too, or somebody else's there, nowhere. The way is found once, by the first SYN. */
+void      sim_host_route(sim_host *, const char *prefix, sim_nic *);
+void      sim_host_hide_routes(sim_host *, bool on);    /* route() says UNKNOWN */
+void      sim_host_forbid_binding(sim_host *, bool on); /* -EPERM; and route() says UNKNOWN of bound sockets */
+void      sim_host_strict(sim_host *, bool on);         /* rp_filter 1: IPv4 that comes in where it would not go out is lost */
+void      sim_host_gate(sim_host *, uint64_t gate);     /* what gate() says; else a number per site, 0 without a default route */
 /* Both directions. latency is that of the whole path between hosts of two sites; each direction has its own rate. */
 void      sim_wan(sim_site *, sim_site *, int64_t latency, int64_t rate);
 void      sim_wan_queue(sim_site *, sim_site *, size_t bytes);                  /* 64 KiB: senders are slowed down beyond it */
@@ -120,6 +141,10 @@ typedef struct sim_rule {
 void sim_rule_add(sim *, const sim_rule *);
 /* Asked after the rules, at the arrival of each SYN. */
 void sim_firewall(sim *, enum sim_verdict (*)(void *user, sim_host *from, sim_host *to, uint16_t port), void *user);
+
+/* Told of each SYN, those sent again too: from which host (a child's: the one it works through), by which NIC (NULL: loopback),
+ * to which address and port. One to an address on the link that nobody answers for is told of once. */
+void sim_on_syn(sim *, void (*)(void *user, sim_host *from, sim_nic *, const gci_addr *to), void *user);
 
 /* What becomes of the system call spawn: -ENOSYS without this. The hook looks at argv, and says from which host (such as the
  * one that sshd runs on) which address is connected to: then the child's input and output are that connection, as with
@@ -167,6 +192,13 @@ void sim_mend(sim_host *, sim_host *);                  /* both directions */
 void sim_cut_sites(sim_site *, sim_site *);
 void sim_cut_sites_way(sim_site *from, sim_site *to);
 void sim_mend_sites(sim_site *, sim_site *);
+void sim_nic_cut(sim_nic *);                            /* all that goes through that NIC is lost, unnoticed, until mended */
+void sim_nic_mend(sim_nic *);
+/* Down: its routes are gone, and it is not among the interfaces. Its IPv4 addresses stay the host's (its other NICs on that
+ * network answer for them); the IPv6 ones go, and come back with it. Connections through it fall silent. */
+void sim_nic_down(sim_nic *);
+void sim_nic_up(sim_nic *);
+void sim_nic_carrier(sim_nic *, bool on);               /* off: GCI_IF_IDLE; its routes stay, and lead to nobody */
 int  sim_reset(sim_proc *, int fd);                     /* both ends see ECONNRESET at once; 0, or -ENOTCONN */
 int  sim_reset_any(sim *);                              /* of all established connections one */
 int  sim_reset_between(sim_proc *, sim_proc *);         /* every connection between the two: how many */
@@ -184,5 +216,7 @@ void sim_mend_at(sim_host *, sim_host *, int64_t when);
 void sim_cut_sites_at(sim_site *, sim_site *, int64_t when);
 void sim_mend_sites_at(sim_site *, sim_site *, int64_t when);
 void sim_nat_forget_at(sim_site *, int64_t when);
+void sim_nic_cut_at(sim_nic *, int64_t when);
+void sim_nic_mend_at(sim_nic *, int64_t when);
 
 #endif

@@ -95,6 +95,31 @@ void sim_cut_sites(sim_site *a, sim_site *b) { sim_break(a->s, &(sim_broken){ .s
 void sim_cut_sites_way(sim_site *a, sim_site *b) { sim_break(a->s, &(sim_broken){ .site_a = a, .site_b = b }, false); }
 void sim_mend_sites(sim_site *a, sim_site *b) { sim_unbreak(a->s, &(sim_broken){ .site_a = a, .site_b = b }); }
 
+/* Of one NIC: what it cannot carry any more is lost in silence. */
+static void sim_nic_changed(sim_nic *nic, const char *what)
+{
+    sim_host *h = nic->host;
+    bool all = h->s->tuning.planted == SIM_PLANT_NIC_CUTS_HOST;
+    for (sim_nic *n = all ? h->nics : nic; n; n = all ? n->next : NULL) {
+        n->out.off = n->in.off = nic->cut || nic->down || nic->idle;
+    }
+    h->s->links_off = true;
+    sim_note(h->s, what, h->index, nic->index, 0);
+    sim_paths_changed(h->s);
+}
+
+static void sim_nic_set(sim_nic *nic, bool *what, bool on, const char *text)
+{
+    *what = on;
+    sim_nic_changed(nic, text);
+}
+
+void sim_nic_cut(sim_nic *nic) { sim_nic_set(nic, &nic->cut, true, "cut NIC"); }
+void sim_nic_mend(sim_nic *nic) { sim_nic_set(nic, &nic->cut, false, "mend NIC"); }
+void sim_nic_down(sim_nic *nic) { sim_nic_set(nic, &nic->down, true, "NIC down"); }
+void sim_nic_up(sim_nic *nic) { sim_nic_set(nic, &nic->down, false, "NIC up"); }
+void sim_nic_carrier(sim_nic *nic, bool on) { sim_nic_set(nic, &nic->idle, !on, on ? "carrier" : "no carrier"); }
+
 bool sim_established(const sim_file *f)
 {
     const sim_sock *k = (const sim_sock *)f;
@@ -178,6 +203,8 @@ static void sim_do_mend_sites(void *a, void *b) { sim_mend_sites(a, b); }
 static void sim_do_forget(void *site, void *unused) { (void)unused; (void)sim_nat_forget(site); }
 static void sim_do_cut(void *a, void *b) { sim_cut(a, b); }
 static void sim_do_mend(void *a, void *b) { sim_mend(a, b); }
+static void sim_do_nic_cut(void *nic, void *unused) { (void)unused; sim_nic_cut(nic); }
+static void sim_do_nic_mend(void *nic, void *unused) { (void)unused; sim_nic_mend(nic); }
 
 void sim_kill_proc_at(sim_proc *p, int64_t when) { sim_at(p->s, when, sim_do_kill_proc, p, NULL); }
 void sim_kill_host_at(sim_host *h, int64_t when) { sim_at(h->s, when, sim_do_kill_host, h, NULL); }
@@ -187,4 +214,6 @@ void sim_cut_at(sim_host *a, sim_host *b, int64_t when) { sim_at(a->s, when, sim
 void sim_mend_at(sim_host *a, sim_host *b, int64_t when) { sim_at(a->s, when, sim_do_mend, a, b); }
 void sim_cut_sites_at(sim_site *a, sim_site *b, int64_t when) { sim_at(a->s, when, sim_do_cut_sites, a, b); }
 void sim_mend_sites_at(sim_site *a, sim_site *b, int64_t when) { sim_at(a->s, when, sim_do_mend_sites, a, b); }
+void sim_nic_cut_at(sim_nic *nic, int64_t when) { sim_at(nic->host->s, when, sim_do_nic_cut, nic, NULL); }
+void sim_nic_mend_at(sim_nic *nic, int64_t when) { sim_at(nic->host->s, when, sim_do_nic_mend, nic, NULL); }
 void sim_nat_forget_at(sim_site *site, int64_t when) { sim_at(site->s, when, sim_do_forget, site, NULL); }

@@ -96,6 +96,7 @@ struct sim_waker { sim_file file; sim_event alarm; bool awake, armed; };        
 struct sim_link {
     const char *name;
     int64_t   rate, free_at;    /* byte/s; when the last one that has been let on is through */
+    bool      off;              /* nothing gets over it */
     size_t    limit, queued;    /* bytes let on and not yet through; 0: no limit */
     uint64_t  bytes;
     sim_pipe *waiting, *waiting_last, *turn;    /* turn: has waited, and may pass the others */
@@ -105,14 +106,18 @@ enum { SIM_ADDRESSES = 8, SIM_HOPS = 14, SIM_NATS = 2, SIM_SEGMENT_MIN = 1448, S
 
 struct sim_net { sim_net *next; char *name; int64_t latency; sim_site *site; sim_nic *nics; };
 
+typedef struct sim_address { gci_addr addr; uint8_t prefix, flags; } sim_address;
+
 struct sim_nic {
     sim_host *host;
     sim_net  *net;
     sim_nic  *next, *next_in_net;
     char      name[GCI_IFNAME_BYTES];
     uint32_t  index;
+    int64_t   speed;            /* Mbit/s, as it says; -1: as its rate is */
+    bool      point_to_point, down, idle, cut;      /* idle: no carrier */
     int       addresses;
-    struct { gci_addr addr; uint8_t prefix; } address[SIM_ADDRESSES];
+    sim_address address[SIM_ADDRESSES];
     sim_link  out, in;
 };
 
@@ -130,6 +135,9 @@ typedef struct sim_nat {
 
 struct sim_site { sim *s; sim_site *next; char *name; int index; sim_net *net; bool has_uplink; sim_link up, down; sim_nat nat; };
 
+/* Of a host's routing table, beside the networks of its NICs. nic NULL: there is no way. */
+typedef struct sim_entry { struct sim_entry *next; gci_addr to; uint8_t prefix; sim_nic *nic; } sim_entry;
+
 struct sim_host {
     sim      *s;
     sim_site *site;
@@ -139,6 +147,9 @@ struct sim_host {
     bool      dead;
     sim_nic  *nics;             /* in the order they were made; loopback is not one of them */
     sim_link  loopback;
+    sim_entry *routes;          /* in the order they were made */
+    bool      routes_hidden, no_binding, strict, gate_set;
+    uint64_t  gate;
     sim_sock *listening;
     uint16_t  next_port;
     sim_proc *procs;
@@ -161,6 +172,7 @@ typedef struct sim_path {
 /* How one end reaches an address, and what both ends see of each other. */
 typedef struct sim_way {
     sim_path  there, back;
+    sim_nic  *nic;              /* by which the SYN leaves; NULL: loopback */
     gci_addr  from, seen, at;   /* own address; what the other end takes it for (port 0: the same port); where that one listens */
     sim_site *nat[SIM_NATS];    /* whose mappings it needs: the opener's, the other end's */
 } sim_way;
@@ -219,6 +231,7 @@ struct sim_sock {
     sim_sock  *peer;            /* the other end */
     sim_sock  *opener;          /* the end that connected: it keeps what middleboxes know of the connection */
     sim_way   *way;             /* of the opener */
+    sim_host  *via;             /* of the opener: whose SYNs they are */
     int64_t    used;            /* of the opener: when a packet last passed its NATs */
     bool       forgotten;       /* of the opener: ... and they know it no more */
     size_t     opening_bytes;   /* of the opener: the first that it sent, by which a middlebox may know what it is */
@@ -275,7 +288,9 @@ struct sim {
     sim_broken *broken;
     sim_filter *filters, *filters_last;
     sim_file   *files;
+    bool        links_off;      /* some link was off once */
     enum sim_verdict (*firewall)(void *, sim_host *, sim_host *, uint16_t);     void *firewall_user;
+    void      (*syn_seen)(void *, sim_host *, sim_nic *, const gci_addr *);     void *syn_user;
     int       (*spawner)(void *, sim_proc *, char *const[], sim_host **, gci_addr *);    void *spawner_user;
     int         planted_done;   /* planted faults that happen once */
     sim_pipe   *planted_pipe;   /* where data came last */
@@ -313,9 +328,10 @@ const char *sim_file_text(const sim_file *, char *text, size_t bytes);
 
 /* simnet_net.c */
 bool  sim_passes(sim *, const sim_path *);          /* all alive and nothing on the way cut, in this direction */
-/* Where a connection to `to` would go. 0; -ENETUNREACH, -EHOSTUNREACH (later), or 1: nobody is there, silence; 2: a router refuses,
- * and way->there has the latency. */
-int   sim_route(sim_host *, const gci_addr *to, sim_way *);
+/* Where a connection to `to` would go; source NULL, bound 0: as the host's routes say. 0; -ENETUNREACH, -EADDRNOTAVAIL, -ENODEV,
+ * -EPERM, -EINVAL; -EHOSTUNREACH (later), or 1: nobody is there or no answer finds its way, silence; 2: a router refuses, and
+ * way->there has the latency. */
+int   sim_route(sim_host *, const gci_addr *to, const gci_addr *source, uint32_t bound, sim_way *);
 int   sim_route_child(sim_host *, sim_host *via, const gci_addr *to, sim_way *);   /* of a child process that works through `via` */
 enum sim_verdict sim_filtered(sim *, const sim_way *);              /* what the rules say to a SYN */
 int64_t sim_wire_time(const sim *, const sim_link *, size_t bytes);

@@ -1,10 +1,12 @@
 /* simnet_net.c: the simulated machines and wires: sites, hosts, NICs, networks, wide-area links, and the way between two.
  * SPDX-License-Identifier: MIT
  *
- * A host reaches what is on-link at one of its NICs (longest prefix first), and everything on the site networks of other sites
- * through its own NIC on its site's network, if a wide-area link joins the two sites. Networks that belong to no site are
- * islands: that is where colliding private addresses live. So do the IPv4 addresses of sites behind a NAT, which are looked for
- * within the site only; the NAT's own address leads to the forwarded port, or nowhere.
+ * A host sends by destination, as Linux does: the longest prefix among the networks of its NICs, then its further routes, then
+ * the default route. A source address changes nothing of it; binding to a NIC leaves the routes of that NIC. What is on the
+ * link finds its owner there, all else goes to the site's router, which knows the site's networks and those of the sites that a
+ * wide-area link leads to. The answers go by the routes of the host at the other end, to the address that it sees. Networks that
+ * belong to no site are islands: that is where colliding private addresses live. So do the IPv4 addresses of sites behind a NAT,
+ * which are looked for within the site only; the NAT's own address leads to the forwarded port, or nowhere.
  *
  *     host --out--> [network latency] --in--> host                               within a network
  *     host --out--> [latency of both] --in--> host                               between two networks of one site
@@ -12,7 +14,7 @@
  */
 #include "simnet_int.h"
 
-enum { SIM_SYS_LOOPBACK_PREFIX = 8, SIM_FIRST_PORT = 32768 };
+enum { SIM_LOOPBACK = 1, SIM_SYS_LOOPBACK_PREFIX = 8, SIM_FIRST_PORT = 32768 };      /* SIM_LOOPBACK: its index */
 static const int64_t sim_loopback_rate = 2000000000, sim_loopback_latency = 5000;
 static const size_t sim_default_queue = 64 << 10;
 
@@ -54,21 +56,29 @@ sim_site *sim_site_new(sim *s, const char *name, int64_t lan_latency)
     return site;
 }
 
-void sim_nic_address(sim_nic *nic, const char *text)
+void sim_nic_address(sim_nic *nic, const char *text, unsigned flags)
 {
-    if (nic->addresses == SIM_ADDRESSES) {
+    sim_address new = { .flags = (uint8_t)flags };
+    int i = 0;
+    sim_parse(text, &new.addr, &new.prefix);
+    while (i < nic->addresses && !gci_addr_equal(&nic->address[i].addr, &new.addr)) {
+        i++;
+    }
+    if (i == SIM_ADDRESSES) {
         fprintf(stderr, "simnet: too many addresses on %s\n", nic->name);
         abort();
     }
-    sim_parse(text, &nic->address[nic->addresses].addr, &nic->address[nic->addresses].prefix);
-    nic->addresses++;
+    nic->address[i] = new;
+    nic->addresses += i == nic->addresses;
 }
+
+void sim_nic_speed(sim_nic *nic, uint32_t speed) { nic->speed = speed; }
+void sim_nic_point_to_point(sim_nic *nic) { nic->point_to_point = true; }
 
 sim_nic *sim_nic_new(sim_host *h, const char *name, sim_net *net, const char *address, int64_t rate)
 {
-    enum { LOOPBACK_INDEX = 1 };
     sim_nic *nic = sim_calloc(1, sizeof *nic), **last = &h->nics;
-    *nic = (sim_nic){ .host = h, .net = net, .next_in_net = net->nics, .index = LOOPBACK_INDEX + 1,
+    *nic = (sim_nic){ .host = h, .net = net, .next_in_net = net->nics, .index = SIM_LOOPBACK + 1, .speed = -1,
                       .out = { .name = "out", .rate = rate }, .in = { .name = "in", .rate = rate } };
     snprintf(nic->name, sizeof nic->name, "%s", name);
     net->nics = nic;
@@ -76,7 +86,7 @@ sim_nic *sim_nic_new(sim_host *h, const char *name, sim_net *net, const char *ad
         nic->index++;
     }
     *last = nic;
-    sim_nic_address(nic, address);
+    sim_nic_address(nic, address, 0);
     return nic;
 }
 
@@ -99,6 +109,27 @@ sim_nic *sim_host_nic(sim_host *h, int index)
         nic = nic->next;
     }
     return nic;
+}
+
+void sim_host_route(sim_host *h, const char *prefix, sim_nic *nic)
+{
+    sim_entry *e = sim_calloc(1, sizeof *e), **last = &h->routes;
+    sim_parse(prefix, &e->to, &e->prefix);
+    e->nic = nic;
+    while (*last) {
+        last = &(*last)->next;
+    }
+    *last = e;
+}
+
+void sim_host_hide_routes(sim_host *h, bool on) { h->routes_hidden = on; }
+void sim_host_forbid_binding(sim_host *h, bool on) { h->no_binding = on; }
+void sim_host_strict(sim_host *h, bool on) { h->strict = on; }
+
+void sim_host_gate(sim_host *h, uint64_t gate)
+{
+    h->gate = gate;
+    h->gate_set = true;
 }
 
 static sim_wide *sim_wide_find(const sim_site *from, const sim_site *to)
@@ -202,6 +233,12 @@ void sim_firewall(sim *s, enum sim_verdict (*ask)(void *, sim_host *, sim_host *
     s->firewall_user = user;
 }
 
+void sim_on_syn(sim *s, void (*see)(void *, sim_host *, sim_nic *, const gci_addr *), void *user)
+{
+    s->syn_seen = see;
+    s->syn_user = user;
+}
+
 void sim_on_spawn(sim *s, int (*ask)(void *, sim_proc *, char *const[], sim_host **, gci_addr *), void *user)
 {
     s->spawner = ask;
@@ -211,6 +248,7 @@ void sim_on_spawn(sim *s, int (*ask)(void *, sim_proc *, char *const[], sim_host
 const char *sim_host_name(const sim_host *h) { return h->name; }
 const char *sim_host_site(const sim_host *h) { return h->site->name; }
 sim_site *sim_site_of(const sim_host *h) { return h->site; }
+const char *sim_nic_name(const sim_nic *nic) { return nic->name; }
 uint64_t sim_nic_bytes(const sim_nic *nic, bool out) { return out ? nic->out.bytes : nic->in.bytes; }
 
 uint64_t sim_wan_bytes(sim_site *from, sim_site *to)
@@ -243,6 +281,11 @@ bool sim_passes(sim *s, const sim_path *p)
     if (p->from->dead || p->to->dead || (via && via->dead)) {
         return false;
     }
+    for (int i = 0; s->links_off && i < p->hops; i++) {
+        if (p->hop[i].link->off && s->tuning.planted != SIM_PLANT_LEAKY_NIC) {
+            return false;
+        }
+    }
     for (const sim_broken *b = s->broken; b && s->tuning.planted != SIM_PLANT_LEAKY_CUT; b = b->next) {
         if (!via ? sim_broken_on(b, p->from, p->from_site, p->to, p->to_site)
                  : sim_broken_on(b, p->from, p->from_site, via, via->site) || sim_broken_on(b, via, via->site, p->to, p->to_site)) {
@@ -252,7 +295,7 @@ bool sim_passes(sim *s, const sim_path *p)
     return true;
 }
 
-/* ---- routes ---- */
+/* ---- paths ---- */
 
 static void sim_hop_add(sim_path *p, sim_link *link, int64_t latency)
 {
@@ -301,6 +344,8 @@ static bool sim_path_wire(sim_nic *from, sim_nic *to, sim_path *p)
     return sim_path_add(p, from, to);
 }
 
+/* ---- addresses ---- */
+
 static bool sim_same_prefix(const gci_addr *a, const gci_addr *b, int bits)
 {
     int bytes = bits / 8, rest = bits % 8;
@@ -310,11 +355,18 @@ static bool sim_same_prefix(const gci_addr *a, const gci_addr *b, int bits)
     return !rest || (a->ip[bytes] ^ b->ip[bytes]) >> (8 - rest) == 0;
 }
 
+/* IPv6 link-local: it means nothing without an interface. */
+static bool sim_is_scoped(const gci_addr *a)
+{
+    return a->family == 6 && a->ip[0] == 0xfe && (a->ip[1] & 0xc0) == 0x80;
+}
+
+/* An interface that is down keeps its IPv4 addresses, and loses its IPv6 ones. */
 static bool sim_nic_owns(const sim_nic *nic, const gci_addr *addr)
 {
     for (int i = 0; i < nic->addresses; i++) {
         if (gci_addr_equal(&nic->address[i].addr, addr)) {
-            return true;
+            return addr->family == 4 || !nic->down;
         }
     }
     return false;
@@ -326,42 +378,37 @@ bool sim_own_address(const sim_host *h, const gci_addr *addr)
         return true;
     }
     for (const sim_nic *nic = h->nics; nic; nic = nic->next) {
-        if (sim_nic_owns(nic, addr)) {
+        if (sim_nic_owns(nic, addr) && (!addr->scope || addr->scope == nic->index)) {
             return true;
         }
     }
     return false;
 }
 
-/* The NIC by which an on-link address is reached, or failing that the one on the site's network; `from`: its own address. */
-static sim_nic *sim_nic_towards(sim_host *h, const gci_addr *to, gci_addr *from, bool *on_link)
-{
-    sim_nic *best = NULL;
-    int longest = -1;
-    for (sim_nic *nic = h->nics; nic; nic = nic->next) {
-        for (int i = 0; i < nic->addresses; i++) {
-            const gci_addr *own = &nic->address[i].addr;
-            int bits = nic->address[i].prefix;
-            bool link = sim_same_prefix(own, to, bits) && (!to->scope || to->scope == nic->index);
-            bool routed = nic->net->site && own->family == to->family;
-            if ((link && bits > longest) || (routed && !best)) {
-                best = nic;
-                *from = *own;
-                *on_link = link;
-                longest = link ? bits : longest;
-            }
-        }
-    }
-    return best;
-}
+static bool sim_answers(const sim_nic *nic) { return !nic->down && !nic->idle; }
 
 static sim_nic *sim_owner_in(const sim_net *net, const gci_addr *addr)
 {
     sim_nic *nic = net->nics;
-    while (nic && !sim_nic_owns(nic, addr)) {
+    while (nic && !(sim_nic_owns(nic, addr) && sim_answers(nic))) {
         nic = nic->next_in_net;
     }
     return nic;
+}
+
+/* Linux answers ARP by each of its interfaces for all of its addresses. */
+static sim_nic *sim_stand_in(const sim_net *net, const gci_addr *addr)
+{
+    sim_nic *nic = addr->family == 4 ? net->nics : NULL;
+    while (nic && !(sim_own_address(nic->host, addr) && sim_answers(nic))) {
+        nic = nic->next_in_net;
+    }
+    return nic;
+}
+
+static bool sim_joined(const sim_site *a, const sim_site *b)
+{
+    return a == b || (a && sim_wide_find(a, b));
 }
 
 /* Whose address it is beyond the own network: the site's own networks come first, and those behind a NAT cannot be seen. */
@@ -371,12 +418,98 @@ static sim_nic *sim_owner_beyond(sim *s, const sim_site *site, const gci_addr *a
         for (sim_net *net = s->nets; net; net = net->next) {
             bool hidden = addr->family == 4 && net->site && net->site->nat.address.family && s->tuning.planted != SIM_PLANT_NAT_TRANSPARENT;
             sim_nic *owner = net->site && (net->site == site) == own && (own || !hidden) ? sim_owner_in(net, addr) : NULL;
-            if (owner) {
+            if (owner && sim_joined(site, net->site)) {
                 return owner;
             }
         }
     }
     return NULL;
+}
+
+/* What RFC 6724 likes better as source, in short; of IPv4 the address of the network comes first. Below 0: not at all. */
+static int sim_source_worth(const sim_address *own, const gci_addr *to)
+{
+    enum { SCOPE = 4000, FRESH = 2000, TEMPORARY = 1000, BITS = 128 };
+    int like = 0;
+    if (own->addr.family != to->family) {
+        return -1;
+    }
+    if (to->family == 4) {
+        return sim_same_prefix(&own->addr, to, own->prefix);
+    }
+    while (like < BITS && sim_same_prefix(&own->addr, to, like + 1)) {
+        like++;
+    }
+    return (sim_is_scoped(&own->addr) == sim_is_scoped(to) ? SCOPE : 0) + (own->flags & GCI_IF_DEPRECATED ? 0 : FRESH)
+           + (own->flags & GCI_IF_TEMPORARY ? TEMPORARY : 0) + like;
+}
+
+static const gci_addr *sim_source(const sim_nic *nic, const gci_addr *to)
+{
+    const sim_address *best = NULL;
+    for (int i = 0; i < nic->addresses; i++) {
+        int worth = sim_source_worth(&nic->address[i], to);
+        if (worth >= 0 && (!best || worth > sim_source_worth(best, to))) {
+            best = &nic->address[i];
+        }
+    }
+    return best ? &best->addr : NULL;
+}
+
+/* ---- routes ---- */
+
+static sim_nic *sim_nic_indexed(const sim_host *h, uint32_t index)
+{
+    sim_nic *nic = h->nics;
+    while (nic && nic->index != index) {
+        nic = nic->next;
+    }
+    return nic;
+}
+
+/* That of the default route, unless the host was given one: the first that a site's router is behind. */
+static sim_nic *sim_default_nic(const sim_host *h, uint8_t family)
+{
+    for (const sim_entry *e = h->routes; e; e = e->next) {
+        if (e->prefix == 0 && e->to.family == family) {
+            return NULL;
+        }
+    }
+    for (sim_nic *nic = h->nics; nic; nic = nic->next) {
+        for (int i = 0; nic->net->site && i < nic->addresses; i++) {
+            if (nic->address[i].addr.family == family && !sim_is_scoped(&nic->address[i].addr)) {
+                return nic;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* A host's entry for a destination. nic NULL: none. on_link: it needs no router. */
+typedef struct sim_found { sim_nic *nic; int bits; bool on_link; } sim_found;
+
+static bool sim_leads(const sim_nic *nic, uint32_t bound) { return !nic->down && (!bound || nic->index == bound); }
+
+static sim_found sim_look_up(const sim_host *h, const gci_addr *to, uint32_t bound)
+{
+    sim_found found = { .bits = -1 };
+    bool any = h->s->tuning.planted == SIM_PLANT_ANY_PREFIX;
+    for (sim_nic *nic = h->nics; nic; nic = nic->next) {
+        for (int i = 0; i < nic->addresses && sim_leads(nic, bound); i++) {
+            int bits = nic->address[i].prefix;
+            if (bits > found.bits && sim_same_prefix(&nic->address[i].addr, to, bits)) {
+                found = (sim_found){ nic, bits, true };
+            }
+        }
+    }
+    for (const sim_entry *e = h->routes; e; e = e->next) {
+        if (e->prefix > found.bits && sim_same_prefix(&e->to, to, e->prefix) && (!e->nic || sim_leads(e->nic, bound)) &&
+            !(any && found.nic)) {
+            found = (sim_found){ e->nic, e->prefix, false };
+        }
+    }
+    sim_nic *out = found.bits < 0 && !sim_is_scoped(to) ? sim_default_nic(h, to->family) : NULL;
+    return out && sim_leads(out, bound) ? (sim_found){ out, 0, false } : found;
 }
 
 static sim_site *sim_nat_at(sim *s, const gci_addr *addr)
@@ -414,41 +547,146 @@ static int sim_route_nat(sim_site *inside, const sim_nic *nic, const gci_addr *t
     return 0;
 }
 
-int sim_route(sim_host *h, const gci_addr *to, sim_way *way)
+static sim_nic *sim_home_of(const sim_host *h, const gci_addr *own)
 {
-    bool on_link = false;
-    *way = (sim_way){ .at = *to };
-    if (sim_own_address(h, to)) {
-        way->from = *to;
-        way->seen = way->from;
-        way->from.port = way->seen.port = 0;
-        sim_path_loopback(h, &way->there);
-        way->back = way->there;
-        return 0;
+    sim_nic *nic = h->nics;
+    while (nic && !sim_nic_owns(nic, own)) {
+        nic = nic->next;
     }
-    sim_nic *nic = sim_nic_towards(h, to, &way->from, &on_link);
-    if (!nic) {
+    return nic;
+}
+
+/* What the kernel does not even look up. bound: on return, also by the scope of the address. */
+static int sim_route_check(const sim_host *h, const gci_addr *to, const gci_addr *source, uint32_t *bound)
+{
+    if (*bound && h->no_binding) {
+        return -EPERM;
+    }
+    if (*bound > SIM_LOOPBACK && !sim_nic_indexed(h, *bound)) {
+        return -ENODEV;
+    }
+    if (sim_is_scoped(to) && ((!to->scope && !*bound) || (to->scope && *bound && *bound != to->scope))) {
+        return -EINVAL;
+    }
+    *bound = *bound ? *bound : to->scope;
+    if (h->s->tuning.planted == SIM_PLANT_NO_BINDING && !sim_is_scoped(to)) {
+        *bound = 0;
+    }
+    if (source && source->family != to->family) {
+        return -EAFNOSUPPORT;
+    }
+    if (source && !sim_own_address(h, source)) {
+        return -EADDRNOTAVAIL;
+    }
+    return source && gci_addr_is_loopback(source) && !sim_own_address(h, to) ? -EINVAL : 0;
+}
+
+/* Who takes it. 0, -EHOSTUNREACH, 1 or 2 as sim_route. */
+static int sim_route_to(const sim_found *found, const gci_addr *to, sim_way *way, sim_nic **owner)
+{
+    sim *s = found->nic->host->s;
+    if (found->nic->idle) {
+        return -EHOSTUNREACH;   /* neither it nor the router answers */
+    }
+    *owner = sim_owner_in(found->nic->net, to);
+    if (!*owner && found->on_link) {
+        *owner = sim_stand_in(found->nic->net, to);
+        return *owner ? 0 : -EHOSTUNREACH;
+    }
+    sim_site *inside = *owner ? NULL : sim_nat_at(s, to);
+    if (inside) {
+        return sim_route_nat(inside, found->nic, to, way, owner);
+    }
+    *owner = *owner ? *owner : sim_owner_beyond(s, found->nic->net->site, to);
+    return *owner ? 0 : 1;
+}
+
+/* Where an answer to way->seen comes in that leaves `at` by the routes of its host; NULL: nowhere, or at another host. */
+static sim_nic *sim_route_back(sim_host *h, const sim_nic *at, const sim_way *way, sim_nic **out)
+{
+    uint32_t scope = sim_is_scoped(&way->seen) ? at->index : 0;
+    sim_found found = sim_look_up(at->host, &way->seen, scope);
+    sim_nic *in = NULL;
+    if (h->s->tuning.planted == SIM_PLANT_ANSWERS_ON_ARRIVAL) {
+        found = sim_look_up(at->host, &way->seen, at->index);
+    }
+    if (!found.nic || found.nic->idle || (way->nat[1] && found.nic->net->site != way->nat[1]) ||
+        (at->host->strict && way->seen.family == 4 && found.nic != at)) {
+        return NULL;
+    }
+    *out = found.nic;
+    if (way->nat[0]) {          /* its router knows whose it is */
+        in = h->nics;
+        while (in && !(in->net->site == way->nat[0] && sim_nic_owns(in, &way->from) && sim_answers(in))) {
+            in = in->next;
+        }
+        return in;
+    }
+    in = sim_owner_in(found.nic->net, &way->seen);
+    if (!in) {
+        in = found.on_link ? sim_stand_in(found.nic->net, &way->seen) : sim_owner_beyond(h->s, found.nic->net->site, &way->seen);
+    }
+    return in && in->host == h ? in : NULL;
+}
+
+/* Over wires, from one NIC to another. 0, 1 or -ENETUNREACH as sim_route. */
+static int sim_route_wire(sim_host *h, sim_nic *owner, const gci_addr *to, uint32_t bound, sim_way *way)
+{
+    bool hears_all = h->s->tuning.planted == SIM_PLANT_BOUND_HEARS_ALL;
+    sim_nic *out = NULL, *in;
+    if (!sim_path_wire(way->nic, owner, &way->there)) {
         return -ENETUNREACH;
     }
-    sim_nic *owner = sim_owner_in(nic->net, to);
-    if (!owner && on_link) {
-        return -EHOSTUNREACH;
-    }
-    sim_site *inside = owner ? NULL : sim_nat_at(h->s, to);
-    int code = inside ? sim_route_nat(inside, nic, to, way, &owner) : 0;
-    if (!owner && !inside) {
-        owner = sim_owner_beyond(h->s, nic->net->site, to);
-    }
-    if (!owner) {
-        return code ? code : 1;
-    }
-    sim_site *site = nic->net->site;
+    in = sim_route_back(h, owner, way, &out);
+    bool deaf = !in || (bound && in->index != bound && !hears_all) ||
+                (h->strict && to->family == 4 && sim_look_up(h, to, 0).nic != in);
+    return deaf || !sim_path_wire(out, in, &way->back);
+}
+
+static int sim_route_own(sim_host *h, const gci_addr *to, const gci_addr *source, sim_way *way)
+{
+    way->from = source ? *source : *to;
+    way->from.port = 0;
     way->seen = way->from;
-    if (to->family == 4 && site && site->nat.address.family && (owner->net->site != site || inside)) {
+    sim_path_loopback(h, &way->there);
+    way->back = way->there;
+    return 0;
+}
+
+int sim_route(sim_host *h, const gci_addr *to, const gci_addr *source, uint32_t bound, sim_way *way)
+{
+    *way = (sim_way){ .at = *to };
+    int code = sim_route_check(h, to, source, &bound);
+    if (code || sim_own_address(h, to)) {
+        return code ? code : sim_route_own(h, to, source, way);
+    }
+    sim_found found = sim_look_up(h, to, bound);
+    if (source && h->s->tuning.planted == SIM_PLANT_SOURCE_ROUTES) {
+        found.nic = sim_home_of(h, source);
+    }
+    const gci_addr *from = source || !found.nic ? source : sim_source(found.nic, to);
+    if (!found.nic || !from) {
+        return found.nic ? -EADDRNOTAVAIL : -ENETUNREACH;
+    }
+    way->nic = found.nic;
+    way->from = *from;
+    way->from.port = 0;
+    sim_nic *owner;
+    code = sim_route_to(&found, to, way, &owner);
+    if (code) {
+        return code;
+    }
+    sim_site *site = found.nic->net->site;
+    way->seen = way->from;
+    if (to->family == 4 && site && site->nat.address.family && (owner->net->site != site || way->nat[1])) {
         way->seen = h->s->tuning.planted == SIM_PLANT_NAT_BARE ? way->from : site->nat.address;
         way->nat[0] = site;
     }
-    return sim_path_wire(nic, owner, &way->there) && sim_path_wire(owner, nic, &way->back) ? 0 : -ENETUNREACH;
+    if (sim_is_scoped(to)) {
+        way->from.scope = found.nic->index;
+        way->seen.scope = way->at.scope = owner->index;
+    }
+    return sim_route_wire(h, owner, to, bound, way);
 }
 
 /* First from one to the other, then as `via` would. That one's own router and firewall let the first part pass. */
@@ -476,7 +714,7 @@ static bool sim_path_join(sim_host *h, sim_host *via, sim_path *p, bool there)
 
 int sim_route_child(sim_host *h, sim_host *via, const gci_addr *to, sim_way *way)
 {
-    int code = sim_route(via, to, way);
+    int code = sim_route(via, to, NULL, 0, way);
     if (code || h == via) {
         return code;
     }
@@ -520,21 +758,28 @@ static int sim_sys_spawn(gci_sys *sys, char *const argv[])
     return code < 0 ? code : sim_tunnel(c->proc, via, &to);
 }
 
+static void sim_fill(const sim_nic *nic, const sim_address *a, gci_ifaddr *out)
+{
+    int64_t speed = nic->speed < 0 ? nic->out.rate * 8 / 1000000 : nic->speed;
+    *out = (gci_ifaddr){ .addr = a->addr, .prefix = a->prefix, .index = nic->index, .speed = (uint32_t)speed };
+    out->flags = (uint8_t)(a->flags | (nic->point_to_point ? GCI_IF_POINT_TO_POINT : 0) | (nic->idle ? GCI_IF_IDLE : 0));
+    out->addr.scope = sim_is_scoped(&a->addr) ? nic->index : 0;
+    memcpy(out->name, nic->name, sizeof out->name);
+}
+
 static int sim_sys_interfaces(gci_sys *sys, gci_ifaddr *out, int max)
 {
     const sim_host *h = sim_call(sys)->proc->host;
     int n = 0;
-    gci_ifaddr loopback = { .prefix = SIM_SYS_LOOPBACK_PREFIX, .flags = GCI_IF_LOOPBACK, .index = 1, .name = "lo" };
+    gci_ifaddr loopback = { .prefix = SIM_SYS_LOOPBACK_PREFIX, .flags = GCI_IF_LOOPBACK, .index = SIM_LOOPBACK, .name = "lo" };
     (void)gci_addr_parse("127.0.0.1", &loopback.addr);
     if (n++ < max) {
         out[0] = loopback;
     }
     for (const sim_nic *nic = h->nics; nic; nic = nic->next) {
-        for (int i = 0; i < nic->addresses; i++, n++) {
+        for (int i = 0; i < nic->addresses && (!nic->down || h->s->tuning.planted == SIM_PLANT_DOWN_IS_LISTED); i++, n++) {
             if (n < max) {
-                out[n] = (gci_ifaddr){ .addr = nic->address[i].addr, .prefix = nic->address[i].prefix, .index = nic->index,
-                                       .speed = (uint32_t)(nic->out.rate * 8 / 1000000) };
-                memcpy(out[n].name, nic->name, sizeof out[n].name);
+                sim_fill(nic, &nic->address[i], &out[n]);
             }
         }
     }
@@ -556,17 +801,56 @@ static int sim_sys_resolve(gci_sys *sys, const char *name, uint16_t port, gci_ad
     }
     for (const sim_host *h = p->s->host_list; h; h = h->next) {
         for (const sim_nic *nic = strcmp(h->name, name) == 0 ? h->nics : NULL; nic; nic = nic->next) {
-            for (int i = 0; i < nic->addresses && n < max; i++, n++) {
-                out[n] = nic->address[i].addr;
-                out[n].port = port;
+            for (int i = 0; i < nic->addresses && n < max; i++) {
+                if (!sim_is_scoped(&nic->address[i].addr)) {    /* nobody's name leads to those */
+                    out[n] = nic->address[i].addr;
+                    out[n++].port = port;
+                }
             }
         }
     }
     return n ? n : -ENOENT;
 }
 
+static gci_route_answer sim_sys_route(gci_sys *sys, const gci_addr *to, uint32_t bound)
+{
+    const sim_host *h = sim_call(sys)->proc->host;
+    if (h->routes_hidden || (bound && h->no_binding)) {
+        return (gci_route_answer){ GCI_ROUTE_UNKNOWN, 0 };
+    }
+    if (sim_own_address(h, to)) {
+        return (gci_route_answer){ GCI_ROUTE_SPECIFIC, SIM_LOOPBACK };
+    }
+    if (sim_is_scoped(to) && !to->scope && !bound) {
+        return (gci_route_answer){ GCI_ROUTE_UNKNOWN, 0 };
+    }
+    sim_found found = sim_look_up(h, to, bound ? bound : to->scope);
+    if (!found.nic || found.nic->idle || (to->scope && found.nic->index != to->scope)) {
+        return (gci_route_answer){ GCI_ROUTE_NONE, 0 };
+    }
+    return (gci_route_answer){ found.bits > 1 ? GCI_ROUTE_SPECIFIC : GCI_ROUTE_DEFAULT, found.nic->index };
+}
+
+static uint64_t sim_sys_gate(gci_sys *sys)
+{
+    static const gci_addr anywhere[] = { { .family = 4 }, { .family = 6 } };
+    const sim_host *h = sim_call(sys)->proc->host;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);       /* FNV-1a */
+    sim_nic *nic = sim_look_up(h, &anywhere[0], 0).nic;
+    nic = nic ? nic : sim_look_up(h, &anywhere[1], 0).nic;
+    if (h->gate_set || !nic || nic->idle) {
+        return h->gate;
+    }
+    for (const char *c = nic->net->site ? nic->net->site->name : nic->net->name; *c; c++) {
+        hash = (hash ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+    }
+    return h->s->tuning.planted == SIM_PLANT_ONE_GATE ? 1 : hash | 1;
+}
+
 void sim_net_fill(gci_sys *t)
 {
+    t->route = sim_sys_route;
+    t->gate = sim_sys_gate;
     t->host = sim_sys_host;
     t->interfaces = sim_sys_interfaces;
     t->resolve = sim_sys_resolve;
@@ -581,6 +865,10 @@ static void sim_host_free(sim_host *h)
         sim_nic *nic = h->nics;
         h->nics = nic->next;
         free(nic);
+    }
+    for (sim_entry *e; (e = h->routes);) {
+        h->routes = e->next;
+        free(e);
     }
     free(h->name);
     free(h);

@@ -424,7 +424,7 @@ static void sim_arrived(sim *s, sim_segment *seg)
         to->got_fin = s->tuning.planted != SIM_PLANT_FIN_LOST;
         sim_touch(&to->file);
     } else if (!to->got_rst) {
-        sim_after(s, p->path.latency, sim_acknowledged, p, (int64_t)seg->bytes);
+        sim_after(s, to->out.path.latency, sim_acknowledged, p, (int64_t)seg->bytes);
         seg = sim_mangle(s, &p, seg);
         if (seg) {
             sim_queue_push(&p->unread_queue, seg);
@@ -776,18 +776,26 @@ static void sim_syn_arrives(sim *s, void *what, int64_t unused)
         return;
     }
     if ((!l && s->tuning.planted != SIM_PLANT_GHOST_LISTENER) || verdict == SIM_REFUSE) {
-        sim_after(s, k->out.path.latency, sim_sock_fail, k, ECONNREFUSED);
+        sim_after(s, k->way->back.latency, sim_sock_fail, k, ECONNREFUSED);
         return;
     }
     if (l && !k->peer) {
         sim_embryo(s, k, l);
     }
-    sim_after(s, k->out.path.latency, sim_syn_answered, k, 0);
+    sim_after(s, k->way->back.latency, sim_syn_answered, k, 0);
+}
+
+static void sim_syn_seen(sim *s, const sim_sock *k)
+{
+    if (s->syn_seen && !(k->tries && s->tuning.planted == SIM_PLANT_SYN_UNSEEN)) {
+        s->syn_seen(s->syn_user, k->via, k->way->nic, &k->remote);
+    }
 }
 
 /* Sent again after 1, 2, 4, ... s. */
 static void sim_syn(sim *s, sim_sock *k)
 {
+    sim_syn_seen(s, k);
     int64_t again = GCI_SECOND << (k->tries < 8 ? k->tries : 8), left = k->started + s->tuning.connect_timeout - s->now;
     k->tries++;
     if (k->out.path.to) {
@@ -898,11 +906,11 @@ static uint16_t sim_nat_port(sim_nat *nat)
 }
 
 /* via: not NULL for the stream of a child process that connects from there. */
-static int sim_open(sim_proc *p, sim_host *via, const gci_addr *to)
+static int sim_open(sim_proc *p, sim_host *via, const gci_addr *to, const gci_addr *source, uint32_t bound)
 {
     sim *s = p->s;
     sim_way way;
-    int code = via ? sim_route_child(p->host, via, to, &way) : sim_route(p->host, to, &way);
+    int code = via ? sim_route_child(p->host, via, to, &way) : sim_route(p->host, to, source, bound, &way);
     if (code < 0 && code != -EHOSTUNREACH && !via) {
         return code;
     }
@@ -915,6 +923,7 @@ static int sim_open(sim_proc *p, sim_host *via, const gci_addr *to)
     k->way = sim_calloc(1, sizeof *k->way);
     k->opener = k;
     k->tunnel = via != NULL;
+    k->via = via ? via : p->host;
     k->remote = *to;
     k->local = way.from;
     k->local.port = sim_port(k->host);
@@ -925,6 +934,9 @@ static int sim_open(sim_proc *p, sim_host *via, const gci_addr *to)
         k->out.path = way.there;
         k->out.send_buffer = s->tuning.send_buffer;
     } else if (code != 1) {
+        if (way.nic) {          /* one goes out, or waits in vain for the neighbour's answer */
+            sim_syn_seen(s, k);
+        }
         sim_after(s, code == 2 ? 2 * way.there.latency : sim_no_neighbour, sim_sock_fail, k, code == 2 ? ECONNREFUSED : -code);
         return fd;
     }
@@ -932,12 +944,12 @@ static int sim_open(sim_proc *p, sim_host *via, const gci_addr *to)
     return fd;
 }
 
-static int sim_sys_connect(gci_sys *sys, const gci_addr *to)
+static int sim_sys_connect(gci_sys *sys, const gci_addr *to, const gci_addr *source, uint32_t bind)
 {
-    return sim_open(sim_call(sys)->proc, NULL, to);
+    return sim_open(sim_call(sys)->proc, NULL, to, source, bind);
 }
 
-int sim_tunnel(sim_proc *p, sim_host *via, const gci_addr *to) { return sim_open(p, via, to); }
+int sim_tunnel(sim_proc *p, sim_host *via, const gci_addr *to) { return sim_open(p, via, to, NULL, 0); }
 
 static int sim_take_error(sim_sock *k)
 {
@@ -1089,7 +1101,7 @@ static ssize_t sim_sys_recv(gci_sys *sys, int fd, const struct iovec *v, int n)
     in->unread -= moved;
     in->opened += moved;
     if (in->opened && in->opened >= in->recv_buffer / UPDATE_SHARE) {
-        sim_after(c->s, in->path.latency, sim_window_opened, in, (int64_t)in->opened);
+        sim_after(c->s, k->out.path.latency, sim_window_opened, in, (int64_t)in->opened);
         in->opened = 0;
     }
     c->fruitless = c->idle_calls = 0;

@@ -105,11 +105,9 @@ static int accept_one(gci_sys *sys, int listener)
     return fd;
 }
 
-static int connect_to(gci_sys *sys, const char *host, uint16_t port, int *code)
+static int connect_from(gci_sys *sys, const gci_addr *to, const gci_addr *source, uint32_t bind, int *code)
 {
-    gci_addr to = { 0 };
-    sys->resolve(sys, host, port, &to, 1);
-    int fd = sys->connect(sys, &to);
+    int fd = sys->connect(sys, to, source, bind);
     if (fd < 0) {
         *code = fd;
         return fd;
@@ -118,6 +116,13 @@ static int connect_to(gci_sys *sys, const char *host, uint16_t port, int *code)
         wait_for(sys, fd, GCI_WRITE, GCI_FOREVER);
     }
     return fd;
+}
+
+static int connect_to(gci_sys *sys, const char *host, uint16_t port, int *code)
+{
+    gci_addr to = { 0 };
+    sys->resolve(sys, host, port, &to, 1);
+    return connect_from(sys, &to, NULL, 0, code);
 }
 
 static ssize_t send_all(gci_sys *sys, int fd, const void *from, size_t bytes)
@@ -800,7 +805,7 @@ static scene *scene_of_nats(uint64_t seed, enum sim_planted bug)
             snprintf(v6, sizeof v6, "2001:db8:%d::%d/64", i, h);
             t->host[n] = sim_host_new(site[i], host, h == 3 && i < 2 ? v6 : v4, 125000000);
             if (h < 3 && i < 2) {
-                sim_nic_address(sim_host_nic(t->host[n], 0), v6);
+                sim_nic_address(sim_host_nic(t->host[n], 0), v6, 0);
             }
             n++;
         }
@@ -1168,6 +1173,629 @@ static int scenario_children(uint64_t seed, enum sim_planted bug)
     return scene_end(t);
 }
 
+/* ---- several NICs: routes, sources, binding ---- */
+
+/* Site m with m1, m2 and m3, site n with n1, 10 ms away, and c1, a container on m1. The switches:
+ *
+ *              "m", its own    "second", behind  "tunnel"    "docker of m1"   "docker of m2"
+ *                              m's router, too
+ *     m1       eth0 10.1.0.1   eth1 10.2.0.1     tun0        docker0 .1
+ *     m2       eth0 10.1.0.2   eth1 10.2.0.2     tun0                         docker0 .1
+ *     m3       eth0 10.1.0.3
+ *              eth1 10.1.0.33
+ *     c1                                                     eth0 .2
+ *
+ * (scene_new's sites have the addresses of m, and no way to it.) */
+static scene *scene_of_nics(uint64_t seed, enum sim_planted bug)
+{
+    enum { RATE = 12500000 };
+    static const struct { const char *host, *nic, *net, *address[4]; } all[] = {
+        { "m1", "eth0", "m", { "10.1.0.1/16", "fe80::1/64", "2001:db8:1::1/64" } },
+        { "m1", "eth1", "second", { "10.2.0.1/16", "fe80::1/64" } },
+        { "m1", "docker0", "docker of m1", { "172.17.0.1/16" } },
+        { "m1", "tun0", "tunnel", { "10.9.0.1/32" } },
+        { "m2", "eth0", "m", { "10.1.0.2/16", "fe80::2/64", "2001:db8:1::2/64" } },
+        { "m2", "eth1", "second", { "10.2.0.2/16", "fe80::2/64" } },
+        { "m2", "docker0", "docker of m2", { "172.17.0.1/16" } },
+        { "m2", "tun0", "tunnel", { "10.9.0.2/32" } },
+        { "m3", "eth0", "m", { "10.1.0.3/16", "2001:db8:1::3/64" } },
+        { "m3", "eth1", "m", { "10.1.0.33/16", "2001:db8:1::33/64" } },
+        { "n1", "eth0", "n", { "192.0.2.1/24", "192.0.2.129/24", "2001:db8:2::1/64" } },
+        { "c1", "eth0", "docker of m1", { "172.17.0.2/16" } } };
+    scene *t = scene_new(seed, bug);
+    sim *s = t->s;
+    sim_site *m = sim_site_new(s, "m", 50000), *n = sim_site_new(s, "n", 50000), *docker = sim_site_new(s, "docker of m1", 1000);
+    int hosts = 0;
+    free(t->host);
+    t->host = calloc(GCI_COUNT(all) + 1, sizeof(sim_host *));
+    sim_wan(m, n, 10 * MS, 1000000);
+    sim_site_net(m, "second", 2 * MS);
+    for (size_t i = 0; i < GCI_COUNT(all); i++) {
+        sim_host *h = host_named(t, all[i].host);
+        sim_nic *nic = h ? sim_nic_new(h, all[i].nic, sim_net_new(s, all[i].net, 20000), all[i].address[0], RATE) : NULL;
+        if (!h) {
+            h = sim_host_new(all[i].net[0] == 'm' ? m : all[i].net[0] == 'n' ? n : docker, all[i].host, all[i].address[0], RATE);
+            nic = sim_host_nic(h, 0);
+            t->host[hosts++] = h;
+        }
+        for (int k = 1; all[i].address[k]; k++) {
+            sim_nic_address(nic, all[i].address[k], 0);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        sim_nic_point_to_point(sim_host_nic(t->host[i], 3));
+        sim_host_route(t->host[i], i ? "10.9.0.1/32" : "10.9.0.2/32", sim_host_nic(t->host[i], 3));
+    }
+    sim_tune(s)->connect_timeout = PATIENCE_S * GCI_SECOND;
+    return t;
+}
+
+enum { THERE = 1000, BACK = 100, NICS_MAX = 32, NICS_TEXT = 96, NO_SUCH_NIC = 99 };
+
+/* Takes THERE bytes, and says whom it saw in BACK bytes, as long as there are trips to come. */
+static void trip_server(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    gci_sys *sys = sim_sys(p);
+    gci_addr at = { .family = 6, .port = PORT }, from;
+    int listener = sys->listen(sys, &at), fd;
+    while (t->count > 0) {
+        char text[BACK] = "", address[GCI_ADDR_TEXT], taken[THERE];
+        (void)wait_for(sys, listener, GCI_READ, GCI_SECOND);
+        while ((fd = sys->accept(sys, listener, &from)) >= 0) {
+            from.port = 0;
+            snprintf(text, sizeof text, "%s saw %s", sim_host_name(sim_proc_host(p)), gci_addr_text(&from, address));
+            CHECK(t, recv_all(sys, fd, taken, THERE) == THERE && send_all(sys, fd, text, BACK) == BACK);
+            sys->close(sys, fd);
+        }
+    }
+    sys->close(sys, listener);
+}
+
+static sim_nic *nic_named(sim_host *h, const char *name)
+{
+    int i = 0;
+    sim_nic *nic;
+    while ((nic = sim_host_nic(h, i)) && strcmp(sim_nic_name(nic), name) != 0) {
+        i++;
+    }
+    return nic;
+}
+
+/* As in the list that a process of the host sees. */
+static uint32_t index_of(gci_sys *sys, const char *name)
+{
+    gci_ifaddr all[NICS_MAX];
+    int n = sys->interfaces(sys, all, NICS_MAX), i = 0;
+    while (i < n && strcmp(all[i].name, name) != 0) {
+        i++;
+    }
+    return i < n ? all[i].index : NO_SUCH_NIC;
+}
+
+typedef struct counters { sim_nic *nic[NICS_MAX]; uint64_t out[NICS_MAX], in[NICS_MAX]; int n; } counters;
+
+static void count_all(scene *t, counters *c)
+{
+    c->n = 0;
+    for (int h = 0; t->host[h]; h++) {
+        for (int i = 0; sim_host_nic(t->host[h], i); i++, c->n++) {
+            c->nic[c->n] = sim_host_nic(t->host[h], i);
+            c->out[c->n] = sim_nic_bytes(c->nic[c->n], true);
+            c->in[c->n] = sim_nic_bytes(c->nic[c->n], false);
+        }
+    }
+}
+
+/* The NICs that the bytes of a trip went through: "eth0>eth1 eth1>eth0", there and back. */
+static void used_nics(scene *t, const counters *before, char text[NICS_TEXT])
+{
+    static const struct { bool out; uint64_t bytes; const char *end; } leg[] = {
+        { true, THERE, ">" }, { false, THERE, " " }, { true, BACK, ">" }, { false, BACK, "" } };
+    counters now;
+    int n = 0;
+    count_all(t, &now);
+    text[0] = 0;
+    for (size_t k = 0; k < GCI_COUNT(leg); k++) {
+        for (int i = 0; i < now.n; i++) {
+            if ((leg[k].out ? now.out[i] - before->out[i] : now.in[i] - before->in[i]) == leg[k].bytes) {
+                n += snprintf(text + n, n < NICS_TEXT ? (size_t)(NICS_TEXT - n) : 0, "%s%s", sim_nic_name(now.nic[i]),
+                              leg[k].end);
+            }
+        }
+    }
+}
+
+/* From a host to an address, maybe with a source and bound to a NIC: code, whom the answer names, and by which NICs. */
+typedef struct trip { const char *from, *to, *source, *nic; int code; const char *answer, *nics; } trip;
+
+static void travel(scene *t, gci_sys *sys, const trip *v)
+{
+    gci_addr to = { 0 }, source = { 0 };
+    char text[BACK] = "", nics[NICS_TEXT], bytes[THERE] = "";
+    counters before;
+    int code;
+    (void)gci_addr_parse(v->to, &to);
+    (void)gci_addr_parse(v->source ? v->source : "::", &source);
+    to.port = PORT;
+    count_all(t, &before);
+    int fd = connect_from(sys, &to, v->source ? &source : NULL, v->nic ? index_of(sys, v->nic) : 0, &code);
+    if (code == 0) {
+        CHECK(t, send_all(sys, fd, bytes, THERE) == THERE && recv_all(sys, fd, text, BACK) == BACK);
+    }
+    used_nics(t, &before, nics);
+    if (code != v->code || strcmp(text, v->answer ? v->answer : "") != 0 || strcmp(nics, v->nics ? v->nics : "") != 0) {
+        wrong_at(t, __LINE__, "a trip went another way");
+        if (t->loud) {
+            fprintf(stderr, "    %s to %s from %s by %s: %d (expected %d) \"%s\" by \"%s\"\n", v->from, v->to,
+                    v->source ? v->source : "any", v->nic ? v->nic : "any", code, v->code, text, nics);
+        }
+    }
+    if (fd >= 0) {
+        sys->close(sys, fd);
+    }
+}
+
+typedef struct traveller { scene *t; const trip *trip; int number; } traveller;
+
+static void travelling(sim_proc *p, void *arg)
+{
+    const traveller *me = arg;
+    sim_sleep(p, (me->number + 1) * 2 * PATIENCE_S * GCI_SECOND);       /* one after another, so that bytes can be told apart */
+    travel(me->t, sim_sys(p), me->trip);
+    me->t->count--;
+}
+
+static int trips(scene *t, const trip *v, int n)
+{
+    traveller me[64];
+    sim_tune(t->s)->time_limit = 3600 * GCI_SECOND;
+    t->count = n;
+    for (int i = 0; t->host[i]; i++) {
+        sim_spawn(t->host[i], "server", trip_server, t);
+    }
+    for (int i = 0; i < n; i++) {
+        me[i] = (traveller){ t, &v[i], i };
+        sim_spawn(host_named(t, v[i].from), "traveller", travelling, &me[i]);
+    }
+    CHECK(t, sim_run(t->s) == SIM_OK);
+    return scene_end(t);
+}
+
+static int scenario_routes(uint64_t seed, enum sim_planted bug)
+{
+    static const trip v[] = {
+        { "m1", "10.1.0.2", NULL, NULL, 0, "m2 saw 10.1.0.1", "eth0>eth0 eth0>eth0" },
+        { "m1", "10.2.0.2", NULL, NULL, 0, "m2 saw 10.2.0.1", "eth1>eth1 eth1>eth1" },
+        { "m1", "192.0.2.1", NULL, NULL, 0, "n1 saw 10.1.0.1", "eth0>eth0 eth0>eth0" },         /* the default route */
+        { "n1", "10.2.0.1", NULL, NULL, 0, "m1 saw 192.0.2.1", "eth0>eth1 eth0>eth0" },         /* answers by it, too */
+        { "m1", "10.1.0.3", NULL, NULL, 0, "m3 saw 10.2.0.1", "eth1>eth0 eth1>eth1" },          /* a route of its own */
+        { "m1", "192.0.2.129", NULL, NULL, 0, "n1 saw 10.2.0.1", "eth1>eth0 eth0>eth1" },
+        { "m1", "10.9.0.2", NULL, NULL, 0, "m2 saw 10.9.0.1", "tun0>tun0 tun0>tun0" },
+        { "m1", "198.18.0.1", NULL, NULL, -ENETUNREACH, NULL, NULL },                           /* one that leads nowhere */
+        { "m1", "10.1.0.2", "10.2.0.1", NULL, 0, "m2 saw 10.2.0.1", "eth0>eth0 eth1>eth1" },    /* sources do not route */
+        { "m1", "10.1.0.2", "10.2.0.1", "eth0", -ETIMEDOUT, NULL, NULL },                       /* deaf to its eth1 */
+        { "m1", "10.1.0.2", "10.1.0.2", NULL, -EADDRNOTAVAIL, NULL, NULL },
+        { "m1", "10.1.0.2", "127.0.0.1", NULL, -EINVAL, NULL, NULL },
+        { "m1", "10.1.0.2", "fe80::1", NULL, -EAFNOSUPPORT, NULL, NULL },
+        { "m1", "10.1.0.2", NULL, "eth9", -ENODEV, NULL, NULL },
+        { "m1", "10.1.0.2", NULL, "eth1", -ENETUNREACH, NULL, NULL },
+        { "m1", "192.0.2.1", NULL, "eth1", -ENETUNREACH, NULL, NULL },
+        { "m1", "192.0.2.129", NULL, "eth0", 0, "n1 saw 10.1.0.1", "eth0>eth0 eth0>eth0" },
+        { "m2", "192.0.2.1", NULL, "eth1", 0, "n1 saw 10.2.0.2", "eth1>eth0 eth0>eth1" },       /* the second default route */
+        { "m2", "192.0.2.1", NULL, NULL, 0, "n1 saw 10.1.0.2", "eth0>eth0 eth0>eth0" },         /* ... and the first */
+        { "m2", "192.0.2.1", "10.2.0.2", NULL, 0, "n1 saw 10.2.0.2", "eth0>eth0 eth0>eth1" },
+        { "m3", "10.1.0.2", NULL, NULL, 0, "m2 saw 10.1.0.3", "eth0>eth0 eth0>eth0" },          /* two NICs on one network */
+        { "m3", "10.1.0.1", NULL, NULL, 0, "m1 saw 10.1.0.3", "eth0>eth0 eth1>eth0" },
+        { "m3", "10.1.0.1", "10.1.0.33", NULL, 0, "m1 saw 10.1.0.33", "eth0>eth0 eth0>eth1" },
+        { "m3", "10.1.0.1", "10.1.0.33", "eth1", 0, "m1 saw 10.1.0.33", "eth1>eth0 eth0>eth1" },
+        { "m3", "10.1.0.1", NULL, "eth1", 0, "m1 saw 10.1.0.33", "eth1>eth0 eth0>eth1" },
+        { "m2", "10.1.0.33", NULL, NULL, 0, "m3 saw 10.1.0.2", "eth0>eth1 eth0>eth0" },
+        { "m3", "192.0.2.1", NULL, NULL, 0, "n1 saw 10.1.0.33", "eth1>eth0 eth0>eth1" },        /* a default route of its own */
+        { "m3", "192.0.2.1", NULL, "eth0", -ENETUNREACH, NULL, NULL },
+        { "m1", "fe80::2", NULL, NULL, -EINVAL, NULL, NULL },                                   /* where? */
+        { "m1", "fe80::2%2", NULL, NULL, 0, "m2 saw fe80::1%2", "eth0>eth0 eth0>eth0" },
+        { "m1", "fe80::2%3", NULL, NULL, 0, "m2 saw fe80::1%3", "eth1>eth1 eth1>eth1" },
+        { "m1", "fe80::2%3", NULL, "eth0", -EINVAL, NULL, NULL },
+        { "m1", "fe80::2", NULL, "eth1", 0, "m2 saw fe80::1%3", "eth1>eth1 eth1>eth1" },
+        { "m1", "fe80::2%4", NULL, NULL, -ENETUNREACH, NULL, NULL },
+        { "m1", "2001:db8:1::2", NULL, NULL, 0, "m2 saw 2001:db8:1::71", "eth0>eth0 eth0>eth0" },    /* temporary: liked better */
+        { "m1", "2001:db8:2::1", "2001:db8:1::1", NULL, 0, "n1 saw 2001:db8:1::1", "eth0>eth0 eth0>eth0" },
+    };
+    scene *t = scene_of_nics(seed, bug);
+    sim_host *m1 = host_named(t, "m1"), *m2 = host_named(t, "m2");
+    sim_nic *eth0 = nic_named(m1, "eth0"), *eth1 = nic_named(m1, "eth1");
+    sim_host_route(m1, "10.1.0.3/32", eth1);
+    sim_host_route(m1, "192.0.2.128/25", eth1);
+    sim_host_route(m1, "192.0.2.128/25", eth0);         /* for who is bound to it */
+    sim_host_route(m1, "198.18.0.0/15", NULL);
+    sim_host_route(host_named(t, "m3"), "0.0.0.0/0", nic_named(host_named(t, "m3"), "eth1"));
+    sim_host_route(m2, "0.0.0.0/0", nic_named(m2, "eth0"));
+    sim_host_route(m2, "0.0.0.0/0", nic_named(m2, "eth1"));
+    sim_nic_address(eth0, "2001:db8:1::70/64", GCI_IF_TEMPORARY | GCI_IF_DEPRECATED);
+    sim_nic_address(eth0, "2001:db8:1::71/64", GCI_IF_TEMPORARY);
+    sim_nic_address(eth0, "2001:db8:1::12/64", 0);
+    sim_nic_address(eth0, "2001:db8:1::1/64", GCI_IF_DEPRECATED);
+    return trips(t, v, (int)GCI_COUNT(v));
+}
+
+/* Addresses that several hosts have: whoever the host's own routes lead to, itself first, a stranger maybe. And hosts that mind
+ * where packets come from. */
+static int scenario_collisions(uint64_t seed, enum sim_planted bug)
+{
+    static const trip v[] = {
+        { "m1", "172.17.0.1", NULL, NULL, 0, "m1 saw 172.17.0.1", NULL },
+        { "m2", "172.17.0.1", NULL, NULL, 0, "m2 saw 172.17.0.1", NULL },
+        { "m1", "172.17.0.2", NULL, NULL, 0, "c1 saw 172.17.0.1", "docker0>eth0 eth0>docker0" },
+        { "m2", "172.17.0.2", NULL, NULL, -EHOSTUNREACH, NULL, NULL },
+        { "m3", "172.17.0.1", NULL, NULL, -ETIMEDOUT, NULL, NULL },
+        { "m1", "10.1.0.2", "172.17.0.1", NULL, -ETIMEDOUT, NULL, NULL },       /* m2 thinks that this is itself */
+        { "m1", "192.0.2.1", "172.17.0.1", NULL, -ETIMEDOUT, NULL, NULL },      /* and n1's router knows no such host */
+        { "m1", "192.168.1.2", NULL, NULL, 0, "m2 saw 192.168.1.1", "eth0>eth0 eth0>eth0" },    /* two labs of one network */
+        { "n1", "192.168.1.2", NULL, NULL, 0, "n1 saw 192.168.1.2", NULL },
+        { "n1", "192.168.1.1", NULL, NULL, -EHOSTUNREACH, NULL, NULL },
+        { "m2", "10.1.0.33", NULL, NULL, -ETIMEDOUT, NULL, NULL },              /* m3 is strict: it would answer by eth0 */
+        { "m3", "10.1.0.2", "10.1.0.33", NULL, -ETIMEDOUT, NULL, NULL },
+        { "m2", "10.1.0.3", NULL, NULL, 0, "m3 saw 10.1.0.2", "eth0>eth0 eth0>eth0" },
+        { "m2", "2001:db8:1::33", NULL, NULL, 0, "m3 saw 2001:db8:1::2", "eth0>eth1 eth0>eth0" },   /* of IPv6 it is not */
+    };
+    scene *t = scene_of_nics(seed, bug);
+    sim_host_strict(host_named(t, "m3"), true);
+    sim_nic_address(nic_named(host_named(t, "m1"), "eth0"), "192.168.1.1/24", 0);
+    sim_nic_address(nic_named(host_named(t, "m2"), "eth0"), "192.168.1.2/24", 0);
+    sim_nic_address(nic_named(host_named(t, "n1"), "eth0"), "192.168.1.2/24", 0);
+    return trips(t, v, (int)GCI_COUNT(v));
+}
+
+/* There in 50 us, and back over the other switch in 2 ms: handshake and acknowledgement take the time of both. */
+static void detour_server(sim_proc *p, void *arg)
+{
+    gci_sys *sys = sim_sys(p);
+    int listener = listen_on(sys, PORT), fd = accept_one(sys, listener);
+    uint8_t byte;
+    CHECK((scene *)arg, recv_all(sys, fd, &byte, 1) == 1);
+    sys->close(sys, fd);
+    sys->close(sys, listener);
+}
+
+static void detour_client(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    gci_sys *sys = sim_sys(p);
+    gci_addr to = { 0 }, source = { 0 };
+    (void)gci_addr_parse("10.1.0.2", &to);
+    (void)gci_addr_parse("10.2.0.1", &source);
+    to.port = PORT;
+    int code, fd = connect_from(sys, &to, &source, 0, &code);
+    CHECK(t, code == 0 && NEAR(sys->now(sys), 2050000, 1000));
+    CHECK(t, send_all(sys, fd, &code, 1) == 1);
+    sim_sleep(p, 3 * MS / 2);
+    CHECK(t, sys->silence(sys, fd) > 0);
+    sim_sleep(p, MS);
+    CHECK(t, sys->silence(sys, fd) == 0);
+    to.port = PORT + 1;
+    int64_t begin = sys->now(sys);
+    sys->close(sys, connect_from(sys, &to, &source, 0, &code));
+    CHECK(t, code == -ECONNREFUSED && NEAR(sys->now(sys) - begin, 2050000, 1000));
+    sys->close(sys, fd);
+}
+
+static int scenario_detour(uint64_t seed, enum sim_planted bug)
+{
+    scene *t = scene_of_nics(seed, bug);
+    sim_calm(t->s);
+    sim_spawn(t->host[1], "server", detour_server, t);
+    sim_spawn(t->host[0], "client", detour_client, t);
+    CHECK(t, sim_run(t->s) == SIM_OK);
+    return scene_end(t);
+}
+
+/* ---- what a process is told of routes, interfaces and its router ---- */
+
+static void asking_routes(scene *t, sim_proc *p)
+{
+    static const struct { const char *to, *bound; enum gci_route_kind kind; const char *by; } all[] = {
+        { "10.1.7.7", NULL, GCI_ROUTE_SPECIFIC, "eth0" }, { "10.2.7.7", NULL, GCI_ROUTE_SPECIFIC, "eth1" },
+        { "10.2.0.2", "eth1", GCI_ROUTE_SPECIFIC, "eth1" }, { "10.2.0.2", "eth0", GCI_ROUTE_DEFAULT, "eth0" },
+        { "10.9.0.2", NULL, GCI_ROUTE_SPECIFIC, "tun0" }, { "10.9.0.3", "tun0", GCI_ROUTE_NONE, NULL },
+        { "192.0.2.1", NULL, GCI_ROUTE_DEFAULT, "eth0" }, { "192.0.2.1", "eth1", GCI_ROUTE_NONE, NULL },
+        { "2001:db8:1::9", NULL, GCI_ROUTE_SPECIFIC, "eth0" }, { "2001:db8:2::1", NULL, GCI_ROUTE_DEFAULT, "eth0" },
+        { "fe80::9%3", NULL, GCI_ROUTE_SPECIFIC, "eth1" }, { "fe80::9%3", "eth0", GCI_ROUTE_NONE, NULL },
+        { "fe80::9", NULL, GCI_ROUTE_UNKNOWN, NULL }, { "fe80::9", "eth0", GCI_ROUTE_SPECIFIC, "eth0" }, { "172.17.0.1", NULL, GCI_ROUTE_SPECIFIC, "lo" },
+        { "127.0.0.1", NULL, GCI_ROUTE_SPECIFIC, "lo" } };
+    gci_sys *sys = sim_sys(p);
+    sim_host *h = sim_proc_host(p);
+    gci_addr to;
+    for (size_t i = 0; i < GCI_COUNT(all); i++) {
+        (void)gci_addr_parse(all[i].to, &to);
+        gci_route_answer a = sys->route(sys, &to, all[i].bound ? index_of(sys, all[i].bound) : 0);
+        if (a.kind != all[i].kind || a.index != (all[i].by ? index_of(sys, all[i].by) : 0)) {
+            wrong_at(t, __LINE__, all[i].to);
+        }
+    }
+    (void)gci_addr_parse("10.2.0.2", &to);
+    to.port = PORT;
+    sim_host_forbid_binding(h, true);
+    CHECK(t, sys->route(sys, &to, 0).kind == GCI_ROUTE_SPECIFIC && sys->route(sys, &to, 3).kind == GCI_ROUTE_UNKNOWN);
+    CHECK(t, sys->connect(sys, &to, NULL, index_of(sys, "eth1")) == -EPERM);
+    sim_host_forbid_binding(h, false);
+    sim_host_hide_routes(h, true);
+    CHECK(t, sys->route(sys, &to, 0).kind == GCI_ROUTE_UNKNOWN && sys->route(sys, &to, 3).kind == GCI_ROUTE_UNKNOWN);
+    sim_host_hide_routes(h, false);
+    sim_host_route(h, "::/0", NULL);
+    (void)gci_addr_parse("2001:db8:2::1", &to);
+    CHECK(t, sys->route(sys, &to, 0).kind == GCI_ROUTE_NONE && sys->route(sys, &to, 2).kind == GCI_ROUTE_NONE);
+}
+
+static void looking_round(scene *t, sim_proc *p)
+{
+    gci_sys *sys = sim_sys(p);
+    gci_ifaddr a[NICS_MAX];
+    sim_nic *eth1 = nic_named(sim_proc_host(p), "eth1");
+    sim_nic_address(eth1, "fd00::7/64", GCI_IF_TEMPORARY);
+    sim_nic_address(eth1, "fd00::7/64", GCI_IF_TEMPORARY | GCI_IF_DEPRECATED);      /* it has become old */
+    sim_nic_speed(eth1, 40000);
+    CHECK(t, sys->interfaces(sys, a, NICS_MAX) == 9 && a[1].speed == 100 && a[1].flags == 0 && a[2].addr.scope == a[2].index);
+    CHECK(t, strcmp(a[4].name, "eth1") == 0 && a[4].speed == 40000 && a[5].addr.scope == 3 && a[4].flags == 0);
+    CHECK(t, a[6].flags == (GCI_IF_TEMPORARY | GCI_IF_DEPRECATED) && a[6].prefix == 64 && a[6].addr.scope == 0);
+    CHECK(t, strcmp(a[8].name, "tun0") == 0 && a[8].prefix == 32 && a[8].flags == GCI_IF_POINT_TO_POINT);
+    sim_nic_carrier(eth1, false);
+    CHECK(t, sys->interfaces(sys, a, NICS_MAX) == 9 && a[4].flags == GCI_IF_IDLE && (a[6].flags & GCI_IF_IDLE));
+    CHECK(t, a[3].flags == 0);
+    sim_nic_carrier(eth1, true);
+    CHECK(t, sys->interfaces(sys, a, NICS_MAX) == 9 && a[4].flags == 0);
+    sim_nic_down(eth1);
+    CHECK(t, sys->interfaces(sys, a, NICS_MAX) == 6 && strcmp(a[4].name, "docker0") == 0 && a[4].index == 4);
+    sim_nic_up(eth1);
+    CHECK(t, sys->interfaces(sys, a, NICS_MAX) == 9);
+}
+
+static void asking(sim_proc *p, void *arg)
+{
+    asking_routes(arg, p);
+    looking_round(arg, p);
+}
+
+static void asking_gate(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    sim_host *h = sim_proc_host(p);
+    gci_sys *sys = sim_sys(p);
+    int i = 0;
+    while (t->host[i] != h) {
+        i++;
+    }
+    t->time[i] = (int64_t)sys->gate(sys);
+    if (i == 2) {
+        sim_host_gate(h, 77);
+        CHECK(t, sys->gate(sys) == 77);
+        sim_host_gate(h, 0);
+        CHECK(t, sys->gate(sys) == 0);
+    } else if (i == 1) {
+        sim_host_route(h, "0.0.0.0/0", NULL);
+        CHECK(t, sys->gate(sys) != 0);          /* of IPv6 it has one */
+        sim_nic_down(sim_host_nic(h, 0));
+        CHECK(t, sys->gate(sys) == 0);
+    }
+}
+
+static int scenario_asking(uint64_t seed, enum sim_planted bug)
+{
+    scene *t = scene_of_nics(seed, bug);
+    for (int i = 0; t->host[i]; i++) {
+        sim_spawn(t->host[i], "gate", asking_gate, t);
+    }
+    sim_spawn(t->host[0], "asking", asking, t);
+    CHECK(t, sim_run(t->s) == SIM_OK);
+    CHECK(t, t->time[0] && t->time[1] == t->time[0] && t->time[2] == t->time[0]);
+    CHECK(t, t->time[3] && t->time[3] != t->time[0] && t->time[4] && t->time[4] != t->time[0] && t->time[4] != t->time[3]);
+    return scene_end(t);
+}
+
+/* ---- interfaces that are down, or have no carrier ---- */
+
+static void downs_main(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    gci_sys *sys = sim_sys(p);
+    sim_nic *eth1 = nic_named(t->host[0], "eth1"), *m2_eth1 = nic_named(t->host[1], "eth1");
+    sim_nic *m3_eth1 = nic_named(t->host[2], "eth1");
+    gci_addr to;
+    sim_sleep(p, MS);
+    sim_nic_down(m3_eth1);      /* its IPv4 address lives on, and is answered for by eth0 */
+    travel(t, sys, &(trip){ "m1", "10.1.0.33", NULL, NULL, 0, "m3 saw 10.1.0.1", "eth0>eth0 eth0>eth0" });
+    travel(t, sys, &(trip){ "m1", "2001:db8:1::33", NULL, NULL, -EHOSTUNREACH, NULL, NULL });
+    sim_nic_up(m3_eth1);
+    travel(t, sys, &(trip){ "m1", "2001:db8:1::33", NULL, NULL, 0, "m3 saw 2001:db8:1::1", "eth0>eth1 eth0>eth0" });
+    sim_nic_carrier(m3_eth1, false);
+    travel(t, sys, &(trip){ "m1", "10.1.0.33", NULL, NULL, 0, "m3 saw 10.1.0.1", "eth0>eth0 eth0>eth0" });
+    travel(t, sys, &(trip){ "m1", "2001:db8:1::33", NULL, NULL, -EHOSTUNREACH, NULL, NULL });
+    sim_nic_carrier(m2_eth1, false);
+    travel(t, sys, &(trip){ "m1", "10.2.0.2", NULL, NULL, -EHOSTUNREACH, NULL, NULL });
+    sim_nic_carrier(m2_eth1, true);
+    sim_nic_carrier(eth1, false);
+    (void)gci_addr_parse("10.2.0.2", &to);
+    CHECK(t, sys->route(sys, &to, 0).kind == GCI_ROUTE_NONE);
+    travel(t, sys, &(trip){ "m1", "10.2.0.2", NULL, NULL, -EHOSTUNREACH, NULL, NULL });
+    sim_nic_carrier(eth1, true);
+    travel(t, sys, &(trip){ "m1", "10.2.0.2", NULL, NULL, 0, "m2 saw 10.2.0.1", "eth1>eth1 eth1>eth1" });
+    sim_nic_address(eth1, "fd00::1/64", 0);
+    travel(t, sys, &(trip){ "m1", "2001:db8:1::2", "fd00::1", NULL, 0, "m2 saw fd00::1", "eth0>eth0 eth0>eth1" });
+    sim_nic_down(eth1);         /* now the router leads there */
+    travel(t, sys, &(trip){ "m1", "2001:db8:1::2", "fd00::1", NULL, -EADDRNOTAVAIL, NULL, NULL });
+    CHECK(t, sys->route(sys, &to, 0).kind == GCI_ROUTE_DEFAULT && sys->route(sys, &to, 3).kind == GCI_ROUTE_NONE);
+    travel(t, sys, &(trip){ "m1", "10.2.0.2", NULL, NULL, 0, "m2 saw 10.1.0.1", "eth0>eth1 eth0>eth0" });
+    travel(t, sys, &(trip){ "m1", "10.2.0.2", "10.2.0.1", NULL, -ETIMEDOUT, NULL, NULL });     /* answers find nobody */
+    t->count = 0;
+}
+
+static int scenario_downs(uint64_t seed, enum sim_planted bug)
+{
+    scene *t = scene_of_nics(seed, bug);
+    t->count = 1;
+    sim_spawn(t->host[1], "server", trip_server, t);
+    sim_spawn(t->host[2], "server", trip_server, t);
+    sim_spawn(t->host[0], "main", downs_main, t);
+    CHECK(t, sim_run(t->s) == SIM_OK);
+    return scene_end(t);
+}
+
+/* ---- a NIC that falls silent in mid-transfer, beside another ---- */
+
+enum { STRIPE = 1000000 };      /* 80 ms of a NIC */
+
+static void stripe_server(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    gci_sys *sys = sim_sys(p);
+    static uint8_t bytes[2][STRIPE];
+    int second = p == t->proc[1], listener = listen_on(sys, (uint16_t)(PORT + second)), fd = accept_one(sys, listener);
+    uint8_t *buf = bytes[second];
+    CHECK(t, recv_all(sys, fd, buf, STRIPE) == STRIPE);
+    t->time[second] = sys->now(sys);
+    for (size_t i = 0; i < STRIPE; i++) {
+        if (buf[i] != pattern((uint64_t)second, i)) {
+            wrong_at(t, __LINE__, "a byte is wrong");
+            break;
+        }
+    }
+    CHECK(t, recv_all(sys, fd, buf, 1) == 0);
+    sys->close(sys, fd);
+    sys->close(sys, listener);
+}
+
+static void stripe_client(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    gci_sys *sys = sim_sys(p);
+    static uint8_t bytes[2][STRIPE];
+    int second = p == t->proc[3], code, fd = connect_to(sys, second ? "10.2.0.2" : "10.1.0.2", (uint16_t)(PORT + second), &code);
+    uint8_t *buf = bytes[second];
+    for (size_t i = 0; i < STRIPE; i++) {
+        buf[i] = pattern((uint64_t)second, i);
+    }
+    sys->tune(sys, fd, GCI_TUNE_DATA, 30 * GCI_SECOND);
+    CHECK(t, code == 0);
+    size_t at = 0;
+    for (int64_t left; at < STRIPE && (left = 2 * GCI_SECOND - sys->now(sys)) > 0;) {
+        struct iovec v = { buf + at, STRIPE - at };
+        ssize_t n = sys->send(sys, fd, &v, 1);
+        at += n > 0 ? (size_t)n : 0;
+        (void)wait_for(sys, fd, GCI_WRITE, left);
+    }
+    sim_sleep(p, 2 * GCI_SECOND - sys->now(sys));
+    t->time[2 + second] = sys->silence(sys, fd);
+    CHECK(t, send_all(sys, fd, buf + at, STRIPE - at) == (ssize_t)(STRIPE - at));
+    sim_sleep(p, 20 * GCI_SECOND - sys->now(sys));
+    CHECK(t, sys->silence(sys, fd) == 0);
+    sys->close(sys, fd);
+}
+
+enum { CUT_NOTHING, CUT_SENDER, CUT_RECEIVER, CUT_DOWN, CUT_CARRIER, CUTS };
+
+static void go_down(void *nic, void *unused) { (void)unused; sim_nic_down(nic); }
+static void go_up(void *nic, void *unused) { (void)unused; sim_nic_up(nic); }
+static void carrier_off(void *nic, void *unused) { (void)unused; sim_nic_carrier(nic, false); }
+static void carrier_on(void *nic, void *unused) { (void)unused; sim_nic_carrier(nic, true); }
+
+static int stripe(uint64_t seed, enum sim_planted bug, int cut)
+{
+    scene *t = scene_of_nics(seed, bug);
+    sim_nic *nic = nic_named(t->host[cut == CUT_RECEIVER], "eth1");
+    sim_calm(t->s);
+    for (int i = 0; i < 4; i++) {
+        t->proc[i] = sim_spawn(t->host[i < 2], i < 2 ? "server" : "client", i < 2 ? stripe_server : stripe_client, t);
+    }
+    if (cut == CUT_SENDER || cut == CUT_RECEIVER) {
+        sim_nic_cut_at(nic, 40 * MS);
+        sim_nic_mend_at(nic, 5 * GCI_SECOND);
+    } else if (cut) {
+        sim_at(t->s, 40 * MS, cut == CUT_DOWN ? go_down : carrier_off, nic, NULL);
+        sim_at(t->s, 5 * GCI_SECOND, cut == CUT_DOWN ? go_up : carrier_on, nic, NULL);
+    }
+    CHECK(t, sim_run(t->s) == SIM_OK);
+    CHECK(t, NEAR(t->time[0], 80 * MS, MS) && t->time[2] == 0);             /* each NIC has its own rate and its own fate */
+    CHECK(t, cut ? t->time[1] > 5 * GCI_SECOND && t->time[1] < 12 * GCI_SECOND : NEAR(t->time[1], 86 * MS, MS));
+    CHECK(t, cut ? NEAR(t->time[3], 1960 * MS, 5 * MS) : t->time[3] == 0);
+    if (t->loud && t->wrong) {
+        fprintf(stderr, "    cut %d: done %lld %lld us, silent for %lld %lld us\n", cut, (long long)t->time[0] / 1000,
+                (long long)t->time[1] / 1000, (long long)t->time[2] / 1000, (long long)t->time[3] / 1000);
+    }
+    return scene_end(t);
+}
+
+static int scenario_cut_nic(uint64_t seed, enum sim_planted bug)
+{
+    int wrong = 0;
+    for (int cut = 0; cut < CUTS; cut++) {
+        wrong += stripe(seed, bug, cut);
+    }
+    return wrong;
+}
+
+/* ---- every SYN is told of ---- */
+
+typedef struct syn_log { scene *t; char text[1024]; } syn_log;
+
+static void log_syn(void *user, sim_host *from, sim_nic *nic, const gci_addr *to)
+{
+    syn_log *log = user;
+    size_t n = strlen(log->text);
+    char address[GCI_ADDR_TEXT];
+    snprintf(log->text + n, sizeof log->text - n, "%s %s %s\n", sim_host_name(from), nic ? sim_nic_name(nic) : "lo",
+             gci_addr_text(to, address));
+}
+
+static int syn_child(void *user, sim_proc *by, char *const argv[], sim_host **from, gci_addr *to)
+{
+    (void)by;
+    *from = host_named(((syn_log *)user)->t, argv[0]);
+    (void)gci_addr_parse(argv[1], to);
+    to->port = PORT;
+    return 0;
+}
+
+static void syn_client(sim_proc *p, void *arg)
+{
+    static const char *const all[] = {
+        "10.1.0.2", "10.2.0.2", "172.17.0.1", "10.1.0.99", "10.77.0.1", "fe80::2%3", "fe80::2", "::1" };
+    static char *const child[] = { "m2", "192.0.2.1", NULL };
+    scene *t = ((syn_log *)arg)->t;
+    gci_sys *sys = sim_sys(p);
+    for (size_t i = 0; i < GCI_COUNT(all); i++) {
+        int code, fd = connect_to(sys, all[i], PORT, &code);
+        CHECK(t, code != 0);
+        if (fd >= 0) {
+            sys->close(sys, fd);
+        }
+    }
+    int fd = sys->spawn(sys, child), code;
+    char byte;
+    CHECK(t, fd >= 0 && recv_all(sys, fd, &byte, 1) == 0);
+    sys->close(sys, fd);
+    fd = connect_to(sys, "10.1.0.2", PORT, &code);
+    sys->close(sys, fd);
+}
+
+static int scenario_syns(uint64_t seed, enum sim_planted bug)
+{
+    static const char want[] =
+        "m1 eth0 10.1.0.2:5000\n" "m1 eth1 10.2.0.2:5000\n" "m1 lo 172.17.0.1:5000\n" "m1 eth0 10.1.0.99:5000\n"
+        "m1 eth0 10.77.0.1:5000\n" "m1 eth0 10.77.0.1:5000\n" "m1 eth0 10.77.0.1:5000\n" "m1 eth1 [fe80::2%3]:5000\n"
+        "m1 lo [::1]:5000\n" "m2 eth0 192.0.2.1:5000\n" "m1 eth0 10.1.0.2:5000\n";
+    scene *t = scene_of_nics(seed, bug);
+    syn_log log = { t, "" };
+    sim_on_syn(t->s, log_syn, &log);
+    sim_on_spawn(t->s, syn_child, &log);
+    sim_spawn(t->host[0], "client", syn_client, &log);
+    CHECK(t, sim_run(t->s) == SIM_OK);
+    CHECK(t, strcmp(log.text, want) == 0);
+    if (t->loud && t->wrong) {
+        fprintf(stderr, "%s", log.text);
+    }
+    return scene_end(t);
+}
+
 /* ---- threads, monitors, wakers ---- */
 
 static void counting_thread(void *arg)
@@ -1260,6 +1888,8 @@ static const struct { const char *name; scenario *run; } scenarios[] = {
     { "ends", scenario_ends }, { "reset", scenario_reset }, { "refused", scenario_refused }, { "silence", scenario_silence },
     { "cut", scenario_cut }, { "one way", scenario_one_way }, { "one way silence", scenario_one_way_silence }, { "nat", scenario_nat },
     { "rules", scenario_rules }, { "forget", scenario_forget }, { "aimed", scenario_aimed }, { "children", scenario_children },
+    { "routes", scenario_routes }, { "collisions", scenario_collisions }, { "detour", scenario_detour },
+    { "asking", scenario_asking }, { "downs", scenario_downs }, { "cut NIC", scenario_cut_nic }, { "SYNs", scenario_syns },
     { "threads", scenario_threads } };
 
 static uint64_t first_seed(void)
@@ -1287,7 +1917,9 @@ static void test_planted_bugs_are_found(void **state)
         "window ignored", "cut link that passes", "end before the data", "lost end", "silent death", "poller not woken", "no latency",
         "no rate", "NIC not shared", "nobody accepts", "no keepalive", "two in a monitor", "room to write not told",
         "NAT that hides nothing", "NAT without its address", "NAT that remembers", "rules ignored", "answers past a cut",
-        "blind middlebox", "no backoff", "child that hangs" };
+        "blind middlebox", "no backoff", "child that hangs", "source that routes", "no binding", "bound, and hears all",
+        "answers by arrival", "not the longest prefix", "cut NIC that passes", "NIC that cuts its host",
+        "down, yet listed", "one gate for all", "SYN again not told" };
     (void)state;
     for (int bug = 1; bug < SIM_PLANTS; bug++) {
         int found = 0;
@@ -1591,7 +2223,7 @@ static void test_machine(void **state)
     for (uint64_t seed = first_seed(); seed < first_seed() + SEEDS; seed++) {
         scene *t = scene_new(seed, SIM_PLANT_NONE);
         for (int i = 0; i < 2; i++) {
-            sim_nic_address(sim_host_nic(t->host[i], 0), i ? "fd01::2/64" : "fd01::1/64");
+            sim_nic_address(sim_host_nic(t->host[i], 0), i ? "fd01::2/64" : "fd01::1/64", 0);
             sim_nic_new(t->host[i], "docker0", sim_net_new(t->s, i ? "docker of a2" : "docker of a1", 0), "172.17.0.1/16", 0);
         }
         gci_addr at = { .family = 6, .port = PORT };

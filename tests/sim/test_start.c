@@ -28,6 +28,7 @@ typedef struct start {
     sim        *network;
     sim_host   *root_host;
     void      (*arrange)(sim *, sim_proc **, int ranks, void *start);   /* NULL: the victim */
+    int       (*run)(gc_comm *, int rank, int size, void *start);       /* NULL: start_run */
     int         code[RANKS_MAX];    /* 1: none */
     char        text[RANKS_MAX][GCI_TEXT];
     int64_t     at[RANKS_MAX];      /* when the outcome came */
@@ -91,7 +92,7 @@ static int run(start *s, gct_spec spec)
     spec.outcome = &outcome;
     for (int r = 0; r < RANKS_MAX; r++)
         s->code[r] = 1;
-    return gct_job(&spec, start_run, s);
+    return gct_job(&spec, s->run ? s->run : start_run, s);
 }
 
 /* ---- ranks that stop or die ------------------------------------------------------------------------------------------ */
@@ -296,6 +297,43 @@ static void test_slow_names(void **state)
     assert_non_null(strstr(s.text[1], "rank 0 was not found within 6 s"));
 }
 
+/* ---- who is at one site --------------------------------------------------------------------------------------------- */
+
+static void without_gates(sim *network, sim_proc **procs, int ranks, void *arg)
+{
+    (void)network;
+    for (int r = 0; r < ranks && ((start *)arg)->victim; r++)
+        sim_host_gate(sim_proc_host(procs[r]), 0);
+}
+
+static int sites_run(gc_comm *world, int rank, int size, void *arg)
+{
+    const gci_table *t = world->world->table;
+    uint64_t site[RANKS];
+    for (int r = 0; r < size; r++)
+        site[r] = t->host[t->card[r].host].site;
+    for (int r = 0; r < size; r += 2) {
+        assert_true(site[r] && site[r] == site[r + 1]);
+        assert_true(r == 0 || site[r] & GCI_SITE_NAT);
+        for (int o = 0; o < r; o++)
+            assert_true(site[o] != site[r]);
+    }
+    return start_run(world, rank, size, arg);
+}
+
+/* Rank 0's, behind a NAT or not, and two behind NATs: known by their gates, or by where rank 0 saw them. */
+static void test_sites(void **state)
+{
+    static const gct_place open[] = { { .ranks = 2 }, { .ranks = 2, .nat = true }, { .ranks = 2, .nat = true } };
+    static const gct_place closed[] = { { .ranks = 2, .nat = true }, { .ranks = 2, .nat = true }, { .ranks = 2, .nat = true } };
+    (void)state;
+    for (int round = 0; round < 4; round++) {
+        start s = { .victim = round & 1, .arrange = without_gates, .run = sites_run };
+        assert_int_equal(run(&s, (gct_spec){ .ranks = RANKS, .places = round & 2 ? closed : open }), 0);
+        assert_started(&s, RANKS, 5 * GCI_SECOND);
+    }
+}
+
 /* ---- a file of links ------------------------------------------------------------------------------------------------ */
 
 /* Who has which file: that of rank 0, of the rank on host a2 (which runs ssh), of all others. */
@@ -384,12 +422,12 @@ static void flood(sim_proc *p, void *arg)
     gci_addr root;
     bool mute = ((const start *)arg)->mute;
     int *fd = calloc(FLOOD_S * 1000 * FLOOD_EACH_MS, sizeof *fd), n = 0, said = 0;
-    gci_shake_connect(&shake, &self, GCI_PURPOSE_JOIN, 0, (const uint8_t[GCI_NONCE_BYTES]){ 0 });
+    gci_shake_connect(&shake, &self, GCI_PURPOSE_JOIN, 0, 0, 0, (const uint8_t[GCI_NONCE_BYTES]){ 0 });
     gci_addr_parse("10.1.0.1", &root);
     root.port = PORT;
     for (int ms = 0; fd && ms < FLOOD_S * 1000; ms++, sim_sleep(p, GCI_NS_PER_MS)) {
         for (int i = 0; i < FLOOD_EACH_MS; i++)
-            if ((fd[n] = sys->connect(sys, &root)) >= 0)
+            if ((fd[n] = sys->connect(sys, &root, NULL, 0)) >= 0)
                 n++;
         for (; !mute && said < n && sys->connected(sys, fd[said]) != -EINPROGRESS; said++)
             (void)sys->send(sys, fd[said], &(struct iovec){ shake.out, GCI_HELLO_BYTES }, 1);
@@ -498,8 +536,8 @@ static void lying_joiner(sim_proc *p, void *arg)
     gci_addr_parse("10.1.0.1", &root);
     root.port = PORT;
     sim_sleep(p, 5 * GCI_NS_PER_MS);
-    int fd = sys->connect(sys, &root);
-    gci_shake_connect(&shake, &self, GCI_PURPOSE_JOIN, 0, (const uint8_t[GCI_NONCE_BYTES]){ 1 });
+    int fd = sys->connect(sys, &root, NULL, 0);
+    gci_shake_connect(&shake, &self, GCI_PURPOSE_JOIN, 0, 0, 0, (const uint8_t[GCI_NONCE_BYTES]){ 1 });
     while (fd >= 0 && sys->connected(sys, fd) == -EINPROGRESS)
         sim_sleep(p, GCI_NS_PER_MS);
     if (fd >= 0 && prove(p, fd, &shake)) {
@@ -595,6 +633,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stopped), cmocka_unit_test(test_killed), cmocka_unit_test(test_black_holes),
         cmocka_unit_test(test_another_job), cmocka_unit_test(test_name_comes_later), cmocka_unit_test(test_slow_names),
+        cmocka_unit_test(test_sites),
         cmocka_unit_test(test_links_file), cmocka_unit_test(test_liars), cmocka_unit_test(test_flood), cmocka_unit_test(test_long_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

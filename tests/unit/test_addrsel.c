@@ -45,16 +45,17 @@ static void seed_random(void)
 /* ---- worlds of a few hosts ---- */
 
 typedef struct route { gci_addr net; unsigned prefix; uint32_t index; } route;
+enum ask { ASK, ASK_AND_BIND, ASK_IN_VAIN, ASK_NOBODY };
 typedef struct world {
+    gci_sys  sys;               /* first: of which route() finds the rest */
     int      hosts;
     gci_host host[HOSTS];
     gci_ifaddr addr[HOSTS][ADDRS];
-    uint64_t site[HOSTS];
     int      routes[HOSTS];
     route    route[HOSTS][ROUTES];
     /* of the host that looks */
     int      me;
-    bool     can_bind, can_ask;
+    enum ask ask;
     int      asked;
 } world;
 
@@ -148,14 +149,16 @@ static bool begins_alike(const gci_addr *a, const gci_addr *b, unsigned bits)
 }
 
 /* Longest prefix; of equal ones the first, the interfaces' own networks before the others. */
-static gci_route_answer ask(void *user, const gci_addr *to, uint32_t bound)
+static gci_route_answer ask(gci_sys *sys, const gci_addr *to, uint32_t bound)
 {
-    world *w = user;
+    world *w = (world *)(void *)sys;
     const gci_host *h = &w->host[w->me];
     gci_route_answer best = { GCI_ROUTE_NONE, 0 };
     int longest = -1;
     w->asked++;
     assert_int_equal(to->port, PORT);
+    if (w->ask == ASK_IN_VAIN || (bound && w->ask != ASK_AND_BIND))
+        return (gci_route_answer){ GCI_ROUTE_UNKNOWN, 0 };
     for (int i = 0; i < h->addrs; i++) {
         const gci_ifaddr *a = &h->addr[i];
         if ((!bound || a->index == bound) && (int)a->prefix > longest && a->prefix && a->prefix < (a->addr.family == 4 ? 32 : 128)
@@ -211,20 +214,23 @@ static const gci_choice *look_and_choose(gci_addrsel *s, const gci_onlooker *loo
 
 static const gci_choice *choose(world *w, gci_addrsel *s, int me, int peer)
 {
+    gci_onlooker look = { .host = me, .own = w->host[me].addr, .owns = w->host[me].addrs,
+                          .sys = w->ask == ASK_NOBODY ? NULL : &w->sys };
     w->me = me;
-    gci_onlooker look = { .host = me, .own = w->host[me].addr, .owns = w->host[me].addrs, .route = w->can_ask ? ask : NULL,
-                          .user = w, .can_bind = w->can_bind };
+    w->sys.route = ask;
     return look_and_choose(s, &look, peer);
 }
 
 /* ---- set-ups ---- */
 
+#define NAT(site) (GCI_SITE_NAT | (site))
+
 typedef struct setup {
     const char *what;
     const char *host[HOSTS];
     const char *routes[HOSTS];
-    uint64_t    site[HOSTS];
-    int         bind;           /* 1: sockets can be bound; -1: there is no kernel to ask */
+    uint64_t    site[HOSTS];    /* 0: unknown */
+    enum ask    ask;
     const char *seen[4];        /* the choices of host 0 for 1, of 1 for 0, of 0 for 2, of 2 for 0; NULL: no matter */
 } setup;
 
@@ -234,10 +240,9 @@ static void make_world(world *w, const setup *u)
     for (int i = 0; i < HOSTS && u->host[i]; i++) {
         read_host(w, u->host[i]);
         read_routes(w, i, u->routes[i]);
-        w->site[i] = u->site[i];
+        w->host[i].site = u->site[i];
     }
-    w->can_bind = u->bind > 0;
-    w->can_ask = u->bind >= 0;
+    w->ask = u->ask;
 }
 
 static const setup setups[] = {
@@ -288,8 +293,26 @@ static const setup setups[] = {
       "b: eth0 172.17.0.2/16", "c: docker0 172.17.0.1/16; eth0 10.0.0.3/24" }, { NULL, "0.0.0.0/0 eth0" }, .seen = {
       "", "?10.0.0.1", "eth0=10.0.0.3", "eth0=10.0.0.1" } },
     { "two labs behind NATs, known sites", { "a: eth0 192.168.1.1/24", "b: eth0 192.168.1.2/24", "c: eth0 192.168.1.1/24",
-      "d: eth0 192.168.1.3/24" }, { "0.0.0.0/0 eth0", "0.0.0.0/0 eth0", "0.0.0.0/0 eth0", "0.0.0.0/0 eth0" }, { 1, 1, 2, 2 },
-      .seen = { "eth0=192.168.1.2", "eth0=192.168.1.1", "", "" } },
+      "d: eth0 192.168.1.3/24" }, { "0.0.0.0/0 eth0", "0.0.0.0/0 eth0", "0.0.0.0/0 eth0", "0.0.0.0/0 eth0" },
+      { NAT(1), NAT(1), NAT(2), NAT(2) }, .seen = { "eth0=192.168.1.2", "eth0=192.168.1.1", "", "" } },
+    { "two labs behind NATs, and no address is in both", { "a: eth0 192.168.1.1/24", "b: eth0 192.168.1.2/24",
+      "c: eth0 192.168.1.3/24" }, .site = { NAT(1), NAT(1), NAT(2) },
+      .seen = { "eth0=192.168.1.2", "eth0=192.168.1.1", "?192.168.1.3", "?192.168.1.1" } },
+    { "a NAT with two addresses is two sites: not forbidden, but last", {
+      "a: eth0 192.168.1.1/24 2001:db8:1::1/64; eth1 198.51.100.1/24", "b: eth0 192.168.1.2/24; eth1 198.51.100.2/24",
+      "c: eth0 192.168.1.3/24 2001:db8:2::3/64" }, { "::/0 eth0", NULL, "::/0 eth0" }, { NAT(1), NAT(2), NAT(2) },
+      .seen = { "eth1=198.51.100.2 ?192.168.1.2", NULL, "eth0=2001:db8:2::3 ?192.168.1.3",
+      "eth0=2001:db8:1::1 +198.51.100.1 ?192.168.1.1" } },
+    { "racks with routers of their own, and a network in common", { "a: eth0 198.51.100.1/26; ib0/100000 10.0.0.1/16",
+      "b: eth0 198.51.100.65/26; ib0/100000 10.0.0.2/16" }, { "0.0.0.0/0 eth0", "0.0.0.0/0 eth0" }, { 1, 2 },
+      .seen = { "eth0=198.51.100.65 ib0=10.0.0.2", "eth0=198.51.100.1 ib0=10.0.0.1" } },
+    { "two clusters with a network of the same numbers", { "a: eth0 198.51.100.1/26; ib0/100000 10.0.0.1/16",
+      "b: eth0 198.51.100.65/26; ib0/100000 10.0.0.2/16", "c: eth0 198.51.100.2/26; ib0/100000 10.0.0.2/16" },
+      { "0.0.0.0/0 eth0", "0.0.0.0/0 eth0", "0.0.0.0/0 eth0" }, { 1, 2, 1 },
+      .seen = { "eth0=198.51.100.65", "eth0=198.51.100.1", "eth0=198.51.100.2 ib0=10.0.0.2", "eth0=198.51.100.1 ib0=10.0.0.1" } },
+    { "a tunnel between sites", { "a: eth0 192.168.1.1/24; tun0 10.8.0.1/24p", "b: eth0 192.168.7.1/24; tun0 10.8.0.2/24p",
+      "c: eth0 192.168.7.2/24 10.8.0.3/24" }, { "0.0.0.0/0 eth0", "0.0.0.0/0 eth0" }, { 1, NAT(2), NAT(2) },
+      .seen = { "tun0=10.8.0.2 ?192.168.7.1", "tun0=10.8.0.1 ?192.168.1.1", "?192.168.7.2 ?10.8.0.3", NULL } },
     { "the same at unknown sites", { "a: eth0 192.168.1.1/24", "b: eth0 192.168.1.2/24", "c: eth0 192.168.1.1/24" },
       .seen = { "", "", "", "" } },
     { "one lab known, the other not", { "a: eth0 192.168.1.1/24", "b: eth0 192.168.1.2/24", "c: eth0 192.168.1.1/24" },
@@ -311,10 +334,10 @@ static const setup setups[] = {
       .seen = { "eth0=10.0.0.3 eth1~10.0.0.4", "eth0=10.0.0.1 eth1~10.0.0.2" } },
     { "two NICs on one subnet, bound", { "a: eth0/1000 10.0.0.1/24; eth1/1000 10.0.0.2/24",
       "b: eth0/1000 10.0.0.3/24; eth1/1000 10.0.0.4/24" },
-      .bind = 1, .seen = { "eth0=10.0.0.3 eth1#10.0.0.4", "eth0=10.0.0.1 eth1#10.0.0.2" } },
+      .ask = ASK_AND_BIND, .seen = { "eth0=10.0.0.3 eth1#10.0.0.4", "eth0=10.0.0.1 eth1#10.0.0.2" } },
     { "two public NICs and one default route", { "a: eth0 198.51.100.2/24; eth1 203.0.113.2/24",
       "b: eth0 192.0.2.2/25; eth1 192.0.2.130/25" },
-      { "0.0.0.0/0 eth0", "0.0.0.0/0 eth1" }, .bind = 1, .seen = {
+      { "0.0.0.0/0 eth0", "0.0.0.0/0 eth1" }, .ask = ASK_AND_BIND, .seen = {
       "eth0=192.0.2.2 eth1~192.0.2.130", "eth1=203.0.113.2 eth0~198.51.100.2" } },
     { "routes cross the common matching", { "a: eth0 198.51.100.2/24; eth1 203.0.113.2/24",
       "b: eth0 192.0.2.2/25; eth1 192.0.2.130/25" },
@@ -372,8 +395,13 @@ static const setup setups[] = {
       "d: eth0 10.9.9.9/8" }, .seen = { "eth0=10.0.0.2", "eth0=10.0.0.1" } },
     { "inside a forbidden network of one's own nothing is looked for", { "a: docker0 172.17.0.1/16", "b: eth0 172.17.9.9/24",
       "c: docker0 172.17.0.1/16" }, { "0.0.0.0/0 docker0", "0.0.0.0/0 eth0" }, .seen = { "", "" } },
-    { "nor inside another site's", { "a: eth0 192.168.1.1/24; eth1 10.5.0.1/24", "b: eth0 192.168.1.9/24" },
-      { "0.0.0.0/0 eth1", "0.0.0.0/0 eth0" }, { 1, 2 }, .seen = { "", "?10.5.0.1" } },
+    { "nor inside another site's, if some address is in both", { "a: eth0 192.168.1.1/24; eth1 10.5.0.1/24",
+      "b: eth0 192.168.1.9/24", "c: eth0 192.168.1.1/24" }, { "0.0.0.0/0 eth1", "0.0.0.0/0 eth0", "0.0.0.0/0 eth0" }, { 1, 2, 3 },
+      .seen = { "", "?10.5.0.1", "", "?10.5.0.1" } },
+    { "unequal prefixes at two sites", { "a: eth0 192.168.0.1/16", "b: eth0 192.168.1.9/24" }, .site = { 1, NAT(2) },
+      .seen = { "?192.168.1.9", "" } },
+    { "unequal prefixes at two sites, and some address is in both", { "a: eth0 192.168.0.1/16", "b: eth0 192.168.1.9/24",
+      "c: eth0 192.168.0.1/16" }, .site = { 1, 2, 3 }, .seen = { "", "", "", "" } },
     { "a network that is private in part", { "a: eth0 192.168.0.1/8", "b: eth0 192.1.1.1/8" }, .seen = {
       "eth0=192.1.1.1", "eth0=192.168.0.1" } },
     { "faster NICs first, and of one fast and one slow the fast",
@@ -386,21 +414,24 @@ static const setup setups[] = {
     { "no route at all to what looks good", { "a: eth0 10.0.0.1/24 2001:db8:1::1/64", "b: eth0 10.0.0.2/24 2001:db8:2::2/64" },
       .seen = { "eth0=10.0.0.2", "eth0=10.0.0.1" } },
     { "nobody to ask: own networks are known, the rest is not", { "a: eth0 198.51.100.1/24; eth1 10.0.0.1/24",
-      "b: eth0 203.0.113.1/24; eth1 10.0.0.2/24" }, .bind = -1, .seen = { "eth1=10.0.0.2 eth0~203.0.113.1", NULL } },
+      "b: eth0 203.0.113.1/24; eth1 10.0.0.2/24" }, .ask = ASK_NOBODY, .seen = { "eth1=10.0.0.2 eth0~203.0.113.1", NULL } },
+    { "a kernel that does not tell", { "a: eth0 198.51.100.1/24; eth1 10.0.0.1/24",
+      "b: eth0 203.0.113.1/24; eth1 10.0.0.2/24" }, .ask = ASK_IN_VAIN, .seen = { "eth1=10.0.0.2 eth0~203.0.113.1", NULL } },
     { "the same host", { "a: eth0 10.0.0.1/24", "a: eth0 10.0.0.1/24" }, .seen = { "+127.0.0.1 +::1", "+127.0.0.1 +::1" } },
 };
 
-static gci_route_answer bound_only(void *user, const gci_addr *to, uint32_t bound)
+static gci_route_answer bound_only(gci_sys *sys, const gci_addr *to, uint32_t bound)
 {
-    (void)user, (void)to;
-    return bound ? (gci_route_answer){ GCI_ROUTE_SPECIFIC, bound } : (gci_route_answer){ GCI_ROUTE_UNKNOWN, 0 };
+    (void)sys, (void)to;
+    return bound ? (gci_route_answer){ GCI_ROUTE_SPECIFIC, bound } : (gci_route_answer){ GCI_ROUTE_NONE, 0 };
 }
 
 /* Both ends come to the same matching, mirrored; how many links. In their tables the two stand at places of their own. */
 static int check_mirror(gci_addrsel *s, int me, int peer, gci_addrsel *t, int peer_there, int me_there)
 {
     static gci_choice here;
-    gci_onlooker look = { .host = me, .route = bound_only, .can_bind = true };
+    gci_sys sys = { .route = bound_only };
+    gci_onlooker look = { .host = me, .sys = &sys };
     here = *look_and_choose(s, &look, peer);
     look.host = peer_there;
     const gci_choice *there = look_and_choose(t, &look, me_there);
@@ -425,7 +456,7 @@ static void check_setup(const setup *u)
     char text[2048], explained[8192];
     gci_addrsel *s;
     make_world(&w, u);
-    assert_int_equal(gci_addrsel_make(&env, w.host, w.hosts, w.site, &s), GC_OK);
+    assert_int_equal(gci_addrsel_make(&env, w.host, w.hosts, &s), GC_OK);
     for (int p = 0; p < 4; p++) {
         gci_text t;
         if (!u->seen[p] || pairs[p][0] >= w.hosts || pairs[p][1] >= w.hosts)
@@ -451,25 +482,39 @@ static void test_setups(void **state)
     assert_int_equal(env.memory, 0);
 }
 
+/* Two hosts of 16 interfaces, the second with its cables the other way round. local: with nothing but link-local addresses on
+ * them, and two more. */
+static void make_sixteen(world *w, bool local)
+{
+    char text[2048];
+    gci_text t;
+    memset(w, 0, sizeof *w);
+    for (int h = 0; h < 2; h++) {
+        gci_text_begin(&t, text, sizeof text);
+        gci_text_add(&t, "%c:", 'a' + h);
+        for (int i = 0; i < 16; i++) {
+            int cable = h ? 15 - i : i;
+            gci_text_add(&t, "%s eth%d/1000", i ? ";" : "", i);
+            if (local)
+                gci_text_add(&t, " fe80::%d:%d/64", h + 1, cable);
+            else
+                gci_text_add(&t, " 10.0.%d.%d/24 2001:db8:%x::%d/64", cable, h + 1, (unsigned)cable, h + 1);
+        }
+        if (local)
+            gci_text_add(&t, " 10.0.0.%d/24 10.0.1.%d/24", h + 1, h + 1);
+        read_host(w, text);
+    }
+}
+
 /* 16 interfaces with an address of each family: all are used, each address once, by as many questions. */
 static void test_sixteen(void **state)
 {
     static world w;
-    char text[2][2048];
+    char text[2048];
     gci_addrsel *s;
     (void)state;
-    memset(&w, 0, sizeof w);
-    for (int h = 0; h < 2; h++) {
-        gci_text t;
-        gci_text_begin(&t, text[h], sizeof text[h]);
-        gci_text_add(&t, "%c:", 'a' + h);
-        for (int i = 0; i < 16; i++)
-            gci_text_add(&t, "%s eth%d/1000 10.0.%d.%d/24 2001:db8:%x::%d/64", i ? ";" : "", i, h ? 15 - i : i, h + 1,
-                h ? 15 - i : i, h + 1);
-        read_host(&w, text[h]);
-    }
-    w.can_ask = true;
-    assert_int_equal(gci_addrsel_make(&env, w.host, 2, NULL, &s), GC_OK);
+    make_sixteen(&w, false);
+    assert_int_equal(gci_addrsel_make(&env, w.host, 2, &s), GC_OK);
     const gci_choice *c = choose(&w, s, 0, 1);
     assert_int_equal(c->links, 16);
     assert_int_equal(c->targets, 32);
@@ -479,7 +524,7 @@ static void test_sixteen(void **state)
         assert_int_equal(c->target[i].theirs, 15 - i);
         assert_int_equal(c->target[i].quality, GCI_QUALITY_NEAR);
     }
-    choice_text(c, text[0], sizeof text[0]);
+    choice_text(c, text, sizeof text);
     gci_addrsel_free(&env, s);
 }
 
@@ -492,10 +537,11 @@ static void test_own(void **state)
     gci_addrsel *s;
     (void)state;
     make_world(&w, &(setup){ .host = { "a: eth0 10.0.0.1/24", "b: eth0 10.0.0.2/24 10.0.0.3/24" } });
-    assert_int_equal(gci_addrsel_make(&env, w.host, 2, NULL, &s), GC_OK);
+    assert_int_equal(gci_addrsel_make(&env, w.host, 2, &s), GC_OK);
     own[0] = w.addr[0][0];
     own[1] = w.addr[1][0];
-    gci_onlooker look = { .host = 0, .own = own, .owns = 2, .route = ask, .user = &w };
+    w.sys.route = ask;
+    gci_onlooker look = { .host = 0, .own = own, .owns = 2, .sys = &w.sys };
     choice_text(look_and_choose(s, &look, 1), text, sizeof text);
     assert_string_equal(text, "eth0=10.0.0.3");
     gci_addrsel_free(&env, s);
@@ -512,7 +558,7 @@ static void test_advertised(void **state)
     w.addr[1][0].addr.port = 7001;
     w.addr[2][0].addr.port = 7002;
     w.addr[1][0].addr.scope = 5;            /* a card may say anything */
-    assert_int_equal(gci_addrsel_make(&env, w.host, 3, NULL, &s), GC_OK);
+    assert_int_equal(gci_addrsel_make(&env, w.host, 3, &s), GC_OK);
     for (int peer = 1; peer < 3; peer++) {
         gci_onlooker look = { .host = 0 };
         const gci_choice *c = look_and_choose(s, &look, peer);
@@ -523,6 +569,28 @@ static void test_advertised(void **state)
     gci_addrsel_free(&env, s);
 }
 
+/* Ranks of one container that are reached at ports of their own: it stands twice among the hosts, and so do its addresses. */
+static void test_container_twice(void **state)
+{
+    static world w;
+    char text[2][256];
+    gci_addrsel *s;
+    (void)state;
+    make_world(&w, &(setup){ .host = { "a: eth0 172.17.0.3/16", "b: nat 203.0.113.1/32; eth0 172.17.0.2/16",
+                                       "b: nat 203.0.113.1/32; eth0 172.17.0.2/16" } });
+    for (int i = 1; i < 3; i++)
+        w.addr[i][0].addr.port = PORT;
+    w.addr[2][0].addr.port = PORT + 1;
+    assert_int_equal(gci_addrsel_make(&env, w.host, 3, &s), GC_OK);
+    choice_text(choose(&w, s, 0, 1), text[0], sizeof text[0]);
+    assert_string_equal(text[0], "eth0=172.17.0.2 +203.0.113.1");
+    w.addr[2][0].addr.port = PORT;                  /* for choice_text */
+    choice_text(choose(&w, s, 0, 2), text[1], sizeof text[1]);
+    assert_string_equal(text[1], text[0]);
+    assert_int_equal(choose(&w, s, 1, 2)->target[0].why, GCI_WHY_SAME_HOST);
+    gci_addrsel_free(&env, s);
+}
+
 static void check_nothing(const char *a, const char *b, const char *routes, const char *want)
 {
     static world w;
@@ -530,7 +598,7 @@ static void check_nothing(const char *a, const char *b, const char *routes, cons
     gci_text t;
     gci_addrsel *s;
     make_world(&w, &(setup){ .host = { a, b }, .routes = { routes } });
-    assert_int_equal(gci_addrsel_make(&env, w.host, 2, NULL, &s), GC_OK);
+    assert_int_equal(gci_addrsel_make(&env, w.host, 2, &s), GC_OK);
     assert_int_equal(choose(&w, s, 0, 1)->targets, 0);
     gci_text_begin(&t, text, sizeof text);
     gci_addrsel_nothing(s, &t);
@@ -552,9 +620,9 @@ static void test_nothing(void **state)
                   "b has fd00::1/64 (eth0), fd00::2/64 (eth0), fd00::3/64 (eth1) and 2 more");
 }
 
-static gci_route_answer bound_elsewhere(void *user, const gci_addr *to, uint32_t bound)
+static gci_route_answer bound_elsewhere(gci_sys *sys, const gci_addr *to, uint32_t bound)
 {
-    (void)user, (void)to;
+    (void)sys, (void)to;
     return (gci_route_answer){ GCI_ROUTE_SPECIFIC, bound + 77 };
 }
 
@@ -567,14 +635,15 @@ static void test_source(void **state)
     (void)state;
     make_world(&w, &(setup){ .host = { "a: eth0 fd00:1::a/64t fd00:1::b/64", "b: eth0 fd00:2::a/64d fd00:2::b/64",
                                        "c: eth0 fd00:1::c/64" }, .routes = { "fd00:2::/64 eth0" } });
-    assert_int_equal(gci_addrsel_make(&env, w.host, 3, NULL, &s), GC_OK);
+    assert_int_equal(gci_addrsel_make(&env, w.host, 3, &s), GC_OK);
     for (int peer = 1; peer < 3; peer++) {
         const gci_choice *c = choose(&w, s, 0, peer);
         assert_int_equal(c->links, 1);
         assert_string_equal(gci_addr_text(&c->target[0].source, text), "fd00:1::b");
         assert_int_equal(c->target[0].index, 1);
     }
-    gci_onlooker look = { .host = 0, .route = bound_elsewhere, .can_bind = true };
+    gci_sys sys = { .route = bound_elsewhere };
+    gci_onlooker look = { .host = 0, .sys = &sys };
     assert_int_equal(look_and_choose(s, &look, 2)->links, 0);
     gci_addrsel_free(&env, s);
 }
@@ -583,53 +652,14 @@ static void test_source(void **state)
 static void test_too_many(void **state)
 {
     static world w;
-    char text[2][2048];
     gci_addrsel *s;
     (void)state;
-    memset(&w, 0, sizeof w);
-    for (int h = 0; h < 2; h++) {
-        gci_text t;
-        gci_text_begin(&t, text[h], sizeof text[h]);
-        gci_text_add(&t, "%c:", 'a' + h);
-        for (int i = 0; i < 16; i++)
-            gci_text_add(&t, "%s eth%d fe80::%d:%d/64", i ? ";" : "", i, h + 1, i);
-        gci_text_add(&t, " 10.0.0.%d/24 10.0.1.%d/24", h + 1, h + 1);
-        read_host(&w, text[h]);
-    }
-    w.can_ask = true;
-    assert_int_equal(gci_addrsel_make(&env, w.host, 2, NULL, &s), GC_OK);
+    make_sixteen(&w, true);
+    assert_int_equal(gci_addrsel_make(&env, w.host, 2, &s), GC_OK);
     const gci_choice *c = choose(&w, s, 0, 1);
     assert_int_equal(c->targets, GCI_TARGETS_MAX);
     assert_true(c->target[0].stripes && !c->target[1].last && c->target[2].last && c->target[GCI_TARGETS_MAX - 1].last);
     gci_addrsel_free(&env, s);
-}
-
-static void test_classes(void **state)
-{
-    static const char *const in_class[][40] = {
-        [GCI_CLASS_NOWHERE] = { "0.0.0.0", "0.1.2.3", "127.0.0.1", "127.255.255.255", "224.0.0.1", "239.1.1.1", "240.0.0.1",
-            "255.255.255.255",
-                                "::", "::1", "::7.7.7.7", "100::1", "ff02::1", "ff0e::7" },
-        [GCI_CLASS_LINK_LOCAL] = { "169.254.0.1", "169.254.255.255", "fe80::1", "febf::1" },
-        [GCI_CLASS_PRIVATE] = { "10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.0", "192.168.255.255",
-                                "100.64.0.0", "100.127.255.255", "192.0.0.2", "fc00::1", "fdff::1", "fec0::1", "feff::1" },
-        [GCI_CLASS_PUBLIC] = { "1.1.1.1", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.0.0.1", "128.0.0.1",
-                               "169.253.0.1", "169.255.0.1", "172.15.255.255", "172.32.0.0", "192.0.1.1", "192.0.2.1",
-                                 "192.167.1.1",
-                               "192.169.1.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "223.255.255.255", "2001:db8::1",
-                                 "2001::1",
-                               "2a00::1", "fe00::1" } };
-    gci_addr a = { 0 };
-    (void)state;
-    assert_int_equal(gci_addr_class(&a), GCI_CLASS_NOWHERE);
-    for (size_t class = 0; class < GCI_COUNT(in_class); class++)
-        for (size_t i = 0; in_class[class][i]; i++) {
-            assert_int_equal(gci_addr_parse(in_class[class][i], &a), GC_OK);
-            if (gci_addr_class(&a) != (enum gci_class)class)
-                fail_msg("%s is of class %d", in_class[class][i], gci_addr_class(&a));
-        }
-    a = (gci_addr){ .family = 6, .ip = { [10] = 0xff, 0xff, 8, 8, 8, 8 } };         /* mapped: a card may say anything */
-    assert_int_equal(gci_addr_class(&a), GCI_CLASS_NOWHERE);
 }
 
 /* ---- words ---- */
@@ -643,9 +673,8 @@ static void test_words(void **state)
     (void)state;
     make_world(&w, &(setup){ .host = { "a: eth0/1000 10.0.0.1/24; docker0 172.17.0.1/16",
                                        "b: eth0 2001:db8::2/64; docker0 172.17.0.1/16", "c: eth0 10.0.0.3/24" },
-                                         .site = { 0x1f } });
-    w.can_ask = true;
-    assert_int_equal(gci_addrsel_make(&env, w.host, 3, w.site, &s), GC_OK);
+                                         .site = { NAT(31) } });
+    assert_int_equal(gci_addrsel_make(&env, w.host, 3, &s), GC_OK);
     assert_int_equal(choose(&w, s, 0, 1)->targets, 0);
     gci_text_begin(&t, text, sizeof text);
     gci_addrsel_nothing(s, &t);
@@ -655,7 +684,7 @@ static void test_words(void **state)
     gci_text_begin(&t, text, sizeof text);
     gci_addrsel_explain(s, &t);
     assert_string_equal(text,
-        "a, site 000000000000001f\n  eth0, 1000 Mbit/s\n    10.0.0.1/24 private\n  docker0\n"
+        "a, site 31, behind a NAT\n  eth0, 1000 Mbit/s\n    10.0.0.1/24 private\n  docker0\n"
         "    172.17.0.1/16 private, also of b, network forbidden\n"
         "b, at an unknown site\n  eth0\n    2001:db8::2/64 public\n  docker0\n"
         "    172.17.0.1/16 private, also of a, network forbidden\n"
@@ -858,14 +887,17 @@ static void test_large_matching(void **state)
 
 static void draw_world(world *w)
 {
+    uint64_t sites[] = { 0, 1, 2 };
     memset(w, 0, sizeof *w);
     w->hosts = 2 + below(HOSTS - 1);
+    for (int i = 1; i < 3; i++)
+        sites[i] |= below(2) ? GCI_SITE_NAT : 0;
     for (int h = 0; h < w->hosts; h++) {
         int nics = 1 + below(5);
         w->host[h].addr = w->addr[h];
         snprintf(w->host[h].id, sizeof w->host[h].id, "%08x-%d", (unsigned)random32(), h);
         snprintf(w->host[h].name, sizeof w->host[h].name, "h%d", h);
-        w->site[h] = (uint64_t)below(3);
+        w->host[h].site = sites[below(3)];
         for (int n = 0; n < nics; n++)
             for (int k = below(4); k > 0; k--) {
                 gci_ifaddr *a = &w->addr[h][w->host[h].addrs++];
@@ -897,8 +929,7 @@ static void draw_world(world *w)
             to->net = other->addrs && below(2) ? other->addr[0].addr : (gci_addr){ .family = below(2) ? 4 : 6 };
             to->prefix = to->net.ip[0] ? 16 : 0;
         }
-    w->can_ask = true;
-    w->can_bind = below(2) == 0;
+    w->ask = below(2) ? ASK : ASK_AND_BIND;
 }
 
 /* What the design forbids, straight from its words, for one address of one host as a target of another. */
@@ -909,7 +940,7 @@ static bool is_private(const gci_addr *a)
 
 static bool same_scope(const world *w, int a, int b)
 {
-    return !w->site[a] || !w->site[b] || w->site[a] == w->site[b];
+    return !w->host[a].site || !w->host[b].site || w->host[a].site == w->host[b].site;
 }
 
 static bool collides(const world *w, int h, const gci_addr *a)
@@ -919,6 +950,26 @@ static bool collides(const world *w, int h, const gci_addr *a)
             if (same_scope(w, o, h) && gci_addr_equal(&w->addr[o][i].addr, a))
                 return true;
     return false;
+}
+
+/* Between two known sites: is it in a network of this host's, in which some address is there twice, wherever that is? */
+static bool at_both_sites(const world *w, int me, int peer, const gci_ifaddr *it)
+{
+    bool mine = false, twice = false;
+    if (same_scope(w, me, peer))
+        return false;
+    for (int i = 0; i < w->host[me].addrs; i++)
+        mine = mine || (w->addr[me][i].prefix == it->prefix && begins_alike(&w->addr[me][i].addr, &it->addr, it->prefix)
+                        && !(w->addr[me][i].flags & GCI_IF_LOOPBACK));
+    for (int o = 0; o < w->hosts && mine; o++)
+        for (int i = 0; i < w->host[o].addrs; i++) {
+            const gci_ifaddr *a = &w->addr[o][i];
+            bool in = a->prefix == it->prefix && begins_alike(&a->addr, &it->addr, it->prefix);
+            for (int p = 0; p < w->hosts && in; p++)
+                for (int k = 0; k < w->host[p].addrs; k++)
+                    twice = twice || (p != o && gci_addr_equal(&a->addr, &w->addr[p][k].addr));
+        }
+    return mine && twice;
 }
 
 static bool forbidden(const world *w, int me, int peer, const gci_addr *target)
@@ -941,10 +992,12 @@ static bool forbidden(const world *w, int me, int peer, const gci_addr *target)
                     return true;
         return false;
     }
+    if (at_both_sites(w, me, peer, it))
+        return true;
     for (int o = 0; o < w->hosts; o++)      /* some address of the network, within the scope, is exported twice */
         for (int i = 0; i < w->host[o].addrs; i++) {
             const gci_ifaddr *b = &w->addr[o][i];
-            bool at_site = w->site[peer] ? w->site[o] == w->site[peer] : true;
+            bool at_site = w->host[peer].site ? w->host[o].site == w->host[peer].site : true;
             if (at_site && b->prefix == it->prefix && begins_alike(&b->addr, &it->addr, it->prefix) && collides(w, o, &b->addr))
                 return true;
         }
@@ -965,12 +1018,10 @@ static void test_properties(void **state)
         shuffled = w;
         int turn = below(w.hosts), me = below(w.hosts), peer = (me + 1 + below(w.hosts - 1)) % w.hosts;
 #define TURNED(h) (((h) + turn) % w.hosts)
-        for (int h = 0; h < w.hosts; h++) {
+        for (int h = 0; h < w.hosts; h++)
             shuffled.host[TURNED(h)] = w.host[h];
-            shuffled.site[TURNED(h)] = w.site[h];
-        }
-        assert_int_equal(gci_addrsel_make(&env, w.host, w.hosts, w.site, &s), GC_OK);
-        assert_int_equal(gci_addrsel_make(&env, shuffled.host, w.hosts, shuffled.site, &t), GC_OK);
+        assert_int_equal(gci_addrsel_make(&env, w.host, w.hosts, &s), GC_OK);
+        assert_int_equal(gci_addrsel_make(&env, shuffled.host, w.hosts, &t), GC_OK);
         links += check_mirror(s, me, peer, t, TURNED(peer), TURNED(me));
         const gci_choice *c = choose(&w, s, me, peer);
         choice_text(c, text[0], sizeof text[0]);
@@ -978,8 +1029,7 @@ static void test_properties(void **state)
             if (forbidden(&w, me, peer, &c->target[i].addr))
                 fail_msg("%s: target %d is forbidden", text[0], i);
         others += c->targets - c->links;
-        gci_onlooker look = { .host = TURNED(me), .own = w.host[me].addr, .owns = w.host[me].addrs, .route = ask, .user = &w,
-            .can_bind = w.can_bind };
+        gci_onlooker look = { .host = TURNED(me), .own = w.host[me].addr, .owns = w.host[me].addrs, .sys = &w.sys };
         choice_text(look_and_choose(t, &look, TURNED(peer)), text[1], sizeof text[1]);
         assert_string_equal(text[0], text[1]);
         gci_addrsel_free(&env, s);
@@ -1010,7 +1060,7 @@ static void test_many_hosts(void **state)
         addr[h][3].addr = (gci_addr){ .family = 4, .ip = { 172, 17, 0, 1 } };
     }
     clock_gettime(CLOCK_MONOTONIC, &a);
-    assert_int_equal(gci_addrsel_make(&env, host, MANY, NULL, &s), GC_OK);
+    assert_int_equal(gci_addrsel_make(&env, host, MANY, &s), GC_OK);
     clock_gettime(CLOCK_MONOTONIC, &b);
     print_message("%d hosts: %.3f s\n", MANY, (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
     assert_true(b.tv_sec - a.tv_sec < 5);
@@ -1031,7 +1081,7 @@ static void test_no_memory(void **state)
     gci_env_init(&poor, gci_sys_real(), &options);
     do {
         allocations_left = allowed++;
-        err = gci_addrsel_make(&poor, w.host, w.hosts, NULL, &s);
+        err = gci_addrsel_make(&poor, w.host, w.hosts, &s);
         if (err == GC_OK)
             gci_addrsel_free(&poor, s);
         else
@@ -1040,7 +1090,7 @@ static void test_no_memory(void **state)
     } while (err == GC_ERR_NOMEM && allowed < 20);
     assert_int_equal(err, GC_OK);
     assert_int_equal(allowed, 5);
-    assert_int_equal(gci_addrsel_make(&env, NULL, 0, NULL, &s), GC_OK);
+    assert_int_equal(gci_addrsel_make(&env, NULL, 0, &s), GC_OK);
     gci_addrsel_free(&env, s);
     gci_addrsel_free(&env, NULL);
 }
@@ -1049,8 +1099,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_setups), cmocka_unit_test(test_sixteen), cmocka_unit_test(test_own),
-            cmocka_unit_test(test_advertised),
-        cmocka_unit_test(test_source), cmocka_unit_test(test_too_many), cmocka_unit_test(test_classes),
+            cmocka_unit_test(test_advertised), cmocka_unit_test(test_container_twice),
+        cmocka_unit_test(test_source), cmocka_unit_test(test_too_many),
             cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_words), cmocka_unit_test(test_matching),
         cmocka_unit_test(test_large_matching), cmocka_unit_test(test_properties), cmocka_unit_test(test_many_hosts),

@@ -323,6 +323,12 @@ int gci_control_down(gci_control *c, int rank)
     return GC_OK;
 }
 
+int gci_control_strand(gci_control *c, int rank, unsigned strand, uint32_t trunk)
+{
+    (void)c, (void)rank, (void)strand, (void)trunk;
+    return GC_OK;
+}
+
 int gci_control_restart(gci_control *c)
 {
     ((node *)c)->restarts++;

@@ -512,7 +512,7 @@ static bool pair_open(pair *p, const char *listen_at, const char *connect_to)
     assert_int_equal(sys->accept(sys, p->listener, &p->from), -EAGAIN);
     gci_addr to = parsed(connect_to);
     to.port = p->at.port;
-    p->client = sys->connect(sys, &to);
+    p->client = sys->connect(sys, &to, NULL, 0);
     expect_flags(p->client, true);
     wait_for(p->client, GCI_WRITE);
     assert_int_equal(sys->connected(sys, p->client), 0);
@@ -591,7 +591,7 @@ static void test_listen_taken(void **state)
     assert_int_equal(sys->listen(sys, &any), -EADDRINUSE);
     assert_int_equal(sys->listen(sys, &stranger), -EADDRNOTAVAIL);
     assert_int_equal(sys->listen(sys, &none), -EAFNOSUPPORT);
-    assert_int_equal(sys->connect(sys, &none), -EAFNOSUPPORT);
+    assert_int_equal(sys->connect(sys, &none, NULL, 0), -EAFNOSUPPORT);
     sys->close(sys, fd);
     fd = sys->listen(sys, &again);                  /* free again */
     assert_true(fd >= 0);
@@ -605,7 +605,7 @@ static void test_connect_refused(void **state)
     gci_addr at = parsed("127.0.0.1");
     int fd = sys->listen(sys, &at);
     sys->close(sys, fd);
-    fd = sys->connect(sys, &at);                    /* loopback may refuse at once */
+    fd = sys->connect(sys, &at, NULL, 0);                    /* loopback may refuse at once */
     if (fd >= 0) {
         wait_for(fd, GCI_WRITE | GCI_READ);
         assert_int_equal(sys->connected(sys, fd), -ECONNREFUSED);
@@ -628,7 +628,7 @@ static void test_connect_in_progress(void **state)
     gci_addr to = parsed("127.0.0.1");
     to.port = ntohs(name.sin_port);
     while (n < 8 && seen == 0) {
-        fd[n] = sys->connect(sys, &to);
+        fd[n] = sys->connect(sys, &to, NULL, 0);
         assert_true(fd[n] >= 0);
         seen = sys->connected(sys, fd[n++]);
     }
@@ -649,6 +649,83 @@ static void test_connect_to_itself(void **state)
     assert_int_equal(connect(fd, (struct sockaddr *)&name, bytes), 0);     /* so it does happen */
     assert_int_equal(sys->connected(sys, fd), -ECONNREFUSED);
     close(fd);
+}
+
+static int option(int fd, int level, int name);
+
+/* Calls a listener at `to` from `source`; what the listener sees of the caller. false: no such address here. */
+static bool call_from(const char *to_text, const char *source_text, uint32_t bind_to, gci_addr *seen)
+{
+    gci_addr at = parsed(to_text), source = {0};
+    int listener = sys->listen(sys, &at);
+    if (listener == -EADDRNOTAVAIL || listener == -EAFNOSUPPORT)
+        return false;
+    assert_true(listener >= 0);
+    if (source_text)
+        source = parsed(source_text);
+    source.port = at.port;                          /* which means nothing: it is taken */
+    int fd = sys->connect(sys, &at, source_text ? &source : NULL, bind_to);
+    expect_flags(fd, true);
+    wait_for(fd, GCI_WRITE);
+    assert_int_equal(sys->connected(sys, fd), 0);
+    assert_int_equal(option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT), source_text != NULL);
+    assert_int_equal(option(fd, SOL_SOCKET, SO_BINDTOIFINDEX), bind_to);
+    wait_for(listener, GCI_READ);
+    int server = sys->accept(sys, listener, seen);
+    assert_true(server >= 0);
+    assert_true(seen->port > 0 && seen->port != at.port);
+    sys->close(sys, server);
+    sys->close(sys, fd);
+    sys->close(sys, listener);
+    return true;
+}
+
+static void test_connect_from(void **state)
+{
+    (void)state;
+    gci_addr seen, source = parsed("127.0.0.2"), six = parsed("::1");
+    assert_true(call_from("127.0.0.1", "127.0.0.2", 0, &seen));
+    assert_true(gci_addr_equal(&seen, &source));
+    assert_true(call_from("127.0.0.3", "127.0.0.2", 0, &seen));
+    assert_true(gci_addr_equal(&seen, &source));
+    if (call_from("::1", "::1", 0, &seen))
+        assert_true(gci_addr_equal(&seen, &six));
+}
+
+static void test_connect_from_elsewhere(void **state)
+{
+    (void)state;
+    gci_addr to = parsed("127.0.0.1"), six = parsed("::1"), stranger = parsed("203.0.113.7"), stranger6 = parsed("2001:db8::7");
+    int listener = sys->listen(sys, &to);
+    assert_true(listener >= 0);
+    six.port = to.port;
+    assert_int_equal(sys->connect(sys, &to, &stranger, 0), -EADDRNOTAVAIL);
+    assert_int_equal(sys->connect(sys, &to, &six, 0), -EAFNOSUPPORT);
+    assert_int_equal(sys->connect(sys, &six, &to, 0), -EAFNOSUPPORT);
+    int err = sys->connect(sys, &six, &stranger6, 0);
+    assert_true(err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT);
+    assert_int_equal(sys->accept(sys, listener, NULL), -EAGAIN);
+    sys->close(sys, listener);
+}
+
+static void test_connect_bound(void **state)
+{
+    (void)state;
+    gci_addr seen, source = parsed("127.0.0.2"), to = parsed("127.0.0.1");
+    uint32_t lo = if_nametoindex("lo");
+    to.port = 1;
+    int fd = sys->connect(sys, &to, NULL, 0x7fffff);        /* there is no such interface */
+    assert_true(fd == -ENODEV || fd == -EPERM);
+    fd = sys->connect(sys, &to, NULL, lo);
+    if (fd == -EPERM) {
+        print_message("skip: sockets may not be bound to an interface here\n");
+        skip();
+    }
+    sys->close(sys, fd);
+    assert_true(call_from("127.0.0.1", NULL, lo, &seen));
+    assert_true(call_from("127.0.0.1", "127.0.0.2", lo, &seen));
+    assert_true(gci_addr_equal(&seen, &source));
+    call_from("::1", "::1", lo, &seen);
 }
 
 static void test_send_to_closed_peer(void **state)
@@ -1363,6 +1440,9 @@ int main(void)
         cmocka_unit_test(test_connect_refused),
         cmocka_unit_test(test_connect_in_progress),
         cmocka_unit_test(test_connect_to_itself),
+        cmocka_unit_test(test_connect_from),
+        cmocka_unit_test(test_connect_from_elsewhere),
+        cmocka_unit_test(test_connect_bound),
         cmocka_unit_test(test_send_to_closed_peer),
         cmocka_unit_test(test_many_parts_and_full),
         cmocka_unit_test(test_tune),

@@ -1,0 +1,188 @@
+/* strand.c: further links beside one of a pair's own, so that much data uses all NICs between two hosts.
+ * SPDX-License-Identifier: MIT
+ *
+ * The link of a pair's own is the trunk: all that keeps an order goes there. Beside it there may be strands, over other pairs
+ * of NICs or, with GRIDCOMM_STREAMS, the same once more. They carry chunks alone, of which whichever link is free takes the
+ * next: so unequal NICs share in proportion to their speed. The receiver puts chunks in their places in any order (p2p.c).
+ *
+ * The side that dialled the trunk asks for strands, once there is bulk in either direction. They end with their trunk; the next
+ * one brings new ones. A strand that is lost costs speed and no data, and is asked for again after a while.
+ *
+ * A NIC may die silently. TCP would try for minutes, and so does a link that is the only one. But of several links of a pair
+ * one is given up soon if nothing gets through while the peer is heard on another: then it is not the peer that is mute.
+ */
+#include "gridcomm_int.h"
+
+enum { STRANDS_AFTER = 256 * 1024 };    /* bytes of chunks between two ranks: then strands are worth their connections */
+#define STRAND_PAUSE   (6 * GCI_SECOND)                     /* between askings: beyond what one may take to come */
+#define STRAND_COMPARE (100 * (int64_t)GCI_NS_PER_MS)       /* between looks at the links of a pair */
+#define STRAND_SILENT  (400 * (int64_t)GCI_NS_PER_MS)       /* one of them has been for too long, ... */
+#define STRAND_HEARD   (100 * (int64_t)GCI_NS_PER_MS)       /* ... while the peer was heard on another this short ago */
+
+GCI gci_link *gci_strand_find(const gci_overlay_peer *p, unsigned strand)
+{
+    gci_link *link = p->strands;
+    while (link && link->strand != strand)
+        link = link->next_strand;
+    return link;
+}
+
+/* ---- strands come and go ------------------------------------------------------------------------------------------ */
+
+GCI void gci_overlay_bulk(gci_overlay *o, int peer, size_t bytes)
+{
+    gci_overlay_peer *p = &o->peer[peer];
+    p->bulk += bytes;
+    if (p->bulk < STRANDS_AFTER || p->strands_most == 0 || !p->own)
+        return;
+    p->bulk = 0;
+    int64_t now = o->sys->now(o->sys);
+    if (now < p->strands_at)
+        return;
+    p->strands_at = now + STRAND_PAUSE;
+    for (unsigned strand = 1; strand <= p->strands_most && !o->full; strand++)
+        if (!gci_strand_find(p, strand))
+            (void)gci_control_strand(o->control, peer, strand, p->own_id);      /* out of memory: the next time */
+}
+
+GCI void gci_strand_attach(gci_overlay *o, const gci_news *news)
+{
+    gci_overlay_peer *p = &o->peer[news->rank];
+    bool wanted = p->own && p->own_id == news->trunk && !p->turning && !o->full && !gci_strand_find(p, news->strand);
+    gci_link *link = wanted ? gci_link_new(o, news->rank, false, news->strand) : NULL;
+    if (!link) {
+        o->sys->close(o->sys, news->fd);
+        return;
+    }
+    link->next_strand = p->strands;
+    p->strands = link;
+    o->owns++;
+    gci_owns_review(o);
+    gci_log(o->env, GC_LOG_DEBUG, "strand %u to rank %d is up", news->strand, news->rank);
+    if (gci_link_open(o, link, news->fd) == 0)          /* else it is broken, and torn down soon */
+        gci_link_pump(o, link);
+}
+
+static void strand_free(gci_overlay *o, gci_link *strand)
+{
+    gci_link **at = &o->peer[strand->peer].strands;
+    while (*at != strand)
+        at = &(*at)->next_strand;
+    *at = strand->next_strand;
+    gci_link_close(o, strand);
+    gci_free(o->env, strand);
+    o->owns--;
+    gci_owns_review(o);
+}
+
+/* Its chunks that have not gone are given back one by one. */
+static void strand_end(gci_overlay *o, gci_link *strand)
+{
+    int peer = strand->peer;
+    gci_link_drain(o, strand);
+    strand->pumping = true;             /* whoever is told of a chunk may push, but no more to this one */
+    while (strand->queued > 0) {
+        gci_slot *slot = &strand->out[--strand->queued];
+        void *token = slot->token;
+        gci_slot_free(o, slot);
+        if (token)
+            o->up.sent(o->user, peer, GCI_CHUNK, token);
+    }
+    gci_link *own = o->peer[peer].own;
+    if (strand->broke_rules && own && !own->broken) {
+        own->broke_rules = true;
+        gci_link_break(o, own, "a strand beside it broke the rules");
+    }
+    strand_free(o, strand);
+}
+
+GCI void gci_strands_end(gci_overlay *o, int peer)
+{
+    while (o->peer[peer].strands)
+        strand_end(o, o->peer[peer].strands);
+}
+
+GCI void gci_strands_free(gci_overlay *o, int peer)
+{
+    while (o->peer[peer].strands)
+        strand_free(o, o->peer[peer].strands);
+}
+
+GCI void gci_strands_tear_down(gci_overlay *o, int peer)
+{
+    gci_link *strand = o->peer[peer].strands;
+    bool any = false;
+    while (strand) {
+        if (!strand->broken) {
+            strand = strand->next_strand;
+            continue;
+        }
+        strand_end(o, strand);
+        any = true;
+        strand = o->peer[peer].strands;
+    }
+    if (any)
+        o->up.strand_down(o->user, peer);
+}
+
+GCI void gci_strands_cut(gci_overlay *o, int peer)
+{
+    for (gci_link *strand = o->peer[peer].strands; strand; strand = strand->next_strand) {
+        strand->mute = false;           /* as with the trunk: what the peer sent before is not read any more either */
+        gci_link_break(o, strand, "cut");
+    }
+}
+
+GCI void gci_strands_pump(gci_overlay *o, int peer)
+{
+    for (gci_link *strand = o->peer[peer].strands; strand; strand = strand->next_strand)
+        if (!strand->broken)
+            gci_link_pump(o, strand);
+}
+
+/* ---- silence ------------------------------------------------------------------------------------------------------- */
+
+static gci_link *strand_next(const gci_overlay_peer *p, const gci_link *link)
+{
+    return link == p->own ? p->strands : link->next_strand;
+}
+
+/* true: some of them are at work. */
+static bool strands_of_pair_compare(gci_overlay *o, gci_overlay_peer *p)
+{
+    bool heard = false, works = false;
+    for (gci_link *link = p->own; link; link = strand_next(p, link)) {
+        int64_t silence = link->broken ? 0 : o->sys->silence(o->sys, link->fd);
+        o->stats->system_calls++;
+        heard |= link->busy && silence < STRAND_HEARD;
+        works |= link->busy || silence > 0;
+        link->hushed = silence >= STRAND_SILENT;
+        link->busy = false;
+    }
+    for (gci_link *link = p->own; heard && link; link = strand_next(p, link))
+        if (link->hushed) {
+            link->mute = true;          /* what has come before is good */
+            gci_link_break(o, link, "nothing gets through any more, though the peer is heard");
+        }
+    return works;
+}
+
+GCI void gci_strands_compare(gci_overlay *o, int64_t now)
+{
+    bool works = false;
+    if (now >= o->compare_at) {
+        for (int peer = 0; peer < o->ranks; peer++)
+            if (o->peer[peer].strands)
+                works |= strands_of_pair_compare(o, &o->peer[peer]);
+        o->compare_at = works ? now + STRAND_COMPARE : GCI_FOREVER;
+    }
+    gci_overlay_alarm(o, o->compare_at);
+}
+
+GCI void gci_strands_watch(gci_overlay *o, const gci_link *link)
+{
+    if (o->compare_at != GCI_FOREVER || !o->peer[link->peer].strands || !o->control)
+        return;
+    o->compare_at = o->sys->now(o->sys) + STRAND_COMPARE;
+    gci_overlay_alarm(o, o->compare_at);
+}
