@@ -224,17 +224,22 @@ static bool hop_sends(gci_overlay *o, gci_link *hop)
 
 /* ---- sending -------------------------------------------------------------------------------------------------- */
 
-/* false: above there is nothing more to send. Where links share the chunks none takes more of them than it needs to be busy. */
+/* false: above there is nothing more to send. Where links share the chunks none takes more of them than it needs to be busy,
+ * and one that leaves a chunk to others looks again when it has sent what it has. */
 static bool link_fill(gci_overlay *o, gci_link *link)
 {
-    size_t bytes = 0, most = o->peer[link->peer].strands ? 1 : BULK_QUEUED;
+    bool shares = o->peer[link->peer].strands != NULL, left = false;
+    size_t bytes = 0, most = shares ? 1 : BULK_QUEUED;
     for (int i = 0; i < link->queued; i++)
         bytes += link->out[i].packet.length;
     while (link->queued < o->queue_max) {
         gci_slot *slot = &link->out[link->queued];
-        unsigned want = (link->strand ? 0 : GCI_WANT_ORDERED) | (bytes < most ? GCI_WANT_BULK : 0);
+        unsigned want = link->strand ? 0 : GCI_WANT_ORDERED;
+        left = bytes < most && shares && !gci_strand_takes(o, link);
+        if (bytes < most && !left)
+            want |= GCI_WANT_BULK;
         if (!want || !o->up.next(o->user, link->peer, want, GCI_PACKET_MAX, &slot->packet, &slot->payload, &slot->token))
-            return bytes >= most;
+            return left || bytes >= most;
         gci_slot_encode(slot);
         bytes += slot->packet.length;
         link->queued++;
@@ -295,6 +300,7 @@ GCI bool gci_link_pump(gci_overlay *o, gci_link *link)
             break;
         }
         moved = link->busy = true;
+        link->handed += (size_t)n;
         if (!link->spoke)
             gci_overlay_spoke(o, link);
         if (!link->backbone && o->compare_at == GCI_FOREVER)

@@ -144,6 +144,7 @@ struct gci_sys {
     int     (*tune)(gci_sys *, int fd, enum gci_tune, int64_t peer_timeout);
     int64_t (*silence)(gci_sys *, int fd);                          /* ns that the other end's kernel has said nothing, though it
                                                                        owes an answer to data or to a probe; 0: it owes none */
+    size_t  (*backlog)(gci_sys *, int fd);                          /* bytes sent that the other end's kernel does not have yet */
     ssize_t (*send)(gci_sys *, int fd, const struct iovec *, int n);
     ssize_t (*recv)(gci_sys *, int fd, const struct iovec *, int n);    /* 0: the peer closed */
     void    (*close)(gci_sys *, int fd);
@@ -1033,6 +1034,7 @@ typedef struct gci_upcalls {
      * its chunks that were not sent are sent() for the last time, what it had sent may be lost. */
     int  (*strand_begin)(void *user, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
     void (*strand_down)(void *user, int peer);
+    size_t (*strand_left)(void *user, int peer);    /* bytes of chunks that could go now */
 } gci_upcalls;
 
 GCI int  gci_overlay_open(gci_overlay **, gci_env *, gci_monitor *, int rank, int ranks, const gc_options *resolved,
@@ -1132,6 +1134,13 @@ struct gci_link {
     bool     broke_rules;               /* the peer did */
     bool     writing;                   /* the poller watches for room */
     bool     spoke;                     /* since its peer's kernel was last seen to owe nothing */
+    uint64_t handed;                    /* bytes that the socket has taken, ever */
+    size_t   backlog;                   /* of those, not with the peer yet, at the last look */
+    uint64_t there;                     /* with the peer, at the last look */
+    int64_t  moved_at;                  /* when it was last seen to grow, or to be all */
+    uint64_t sampled;                   /* there, when the latest sample of the rate began: ... */
+    int64_t  sampled_at;                /* ... then; 0: none runs */
+    double   rate;                      /* bytes per ns; 0: not known */
     bool     busy, hushed;              /* of several of a pair: it has sent since the last comparison; nothing gets through */
     uint8_t  owed;                      /* looks since when that owes something, and has said nothing */
     unsigned watched;                   /* events asked of the poller */
@@ -1232,6 +1241,7 @@ GCI void gci_strands_free(gci_overlay *, int peer);
 GCI void gci_strands_tear_down(gci_overlay *, int peer);                    /* those that are broken */
 GCI void gci_strands_cut(gci_overlay *, int peer);
 GCI void gci_strands_pump(gci_overlay *, int peer);
+GCI bool gci_strand_takes(gci_overlay *, gci_link *);                       /* the next chunk, or is it for others? */
 GCI void gci_strands_watch(gci_overlay *, const gci_link *);                /* it has sent: is it heard? */
 GCI void gci_strands_compare(gci_overlay *, int64_t now);
 
@@ -1581,6 +1591,7 @@ GCI bool gci_packet_next(void *world, int dest, unsigned want, size_t most, gci_
 GCI void gci_packet_sent(void *world, int dest, enum gci_packet_type, void *token);
 GCI int  gci_packet_begin(void *world, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
 GCI int  gci_strand_begin(void *world, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
+GCI size_t gci_strand_left(void *world, int peer);
 /* For peers.c. */
 GCI bool gci_packet_end(gci_p2p *, gci_pair *, const gci_packet *, void *token);    /* false: what a lost way had is lost */
 GCI void gci_send_close(gci_pair *, gc_request *);                      /* if it is over */

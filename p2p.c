@@ -1119,6 +1119,16 @@ static bool chunk_may_go(const gci_pair *p, const gc_request *r, unsigned want)
     return want & GCI_WANT_BULK && (want & GCI_WANT_ORDERED || (int32_t)(p->acked - r->seq) > 0);
 }
 
+GCI size_t gci_strand_left(void *user, int peer)
+{
+    const gci_pair *p = ((gci_world *)user)->p2p->pair[peer];
+    size_t left = 0;
+    for (const gc_request *r = p ? p->open : NULL; r; r = r->next)
+        if (r->stage == GCI_STAGE_GRANTED)
+            left += r->limit - r->moved;
+    return left;
+}
+
 /* The granted send with the least left goes first: short ones get past long ones, equal ones stay in order. */
 static bool next_chunk(gci_pair *p, unsigned want, size_t most, gci_packet *packet, const void **payload, void **token)
 {

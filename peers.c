@@ -345,7 +345,7 @@ static int64_t on_tick(void *user, int64_t now)
 /* ---- life ----------------------------------------------------------------------------------------------------- */
 
 static const gci_upcalls p2p_upcalls = { gci_packet_next, gci_packet_sent, gci_packet_begin, on_end, on_way_up, on_way_down,
-                                         on_news, on_tick, gci_strand_begin, on_strand_down };
+                                         on_news, on_tick, gci_strand_begin, on_strand_down, gci_strand_left };
 
 GCI int gci_p2p_open(gci_world *w, const gci_p2p_upcalls *up)
 {

@@ -4,6 +4,9 @@
  * The link of a pair's own is the trunk: all that keeps an order goes there. Beside it there may be strands, over other pairs
  * of NICs or, with GRIDCOMM_STREAMS, the same once more. They carry chunks alone, of which whichever link is free takes the
  * next: so unequal NICs share in proportion to their speed. The receiver puts chunks in their places in any order (p2p.c).
+ * Towards the end of what there is to send a slow one must not hold up all: a link takes a chunk only if it would be through
+ * with it before the others could be through with everything. It leaves it to links that are at work only, which come back
+ * for more, so somebody takes it.
  *
  * The side that dialled the trunk asks for strands, once there is bulk in either direction. They end with their trunk; the next
  * one brings new ones. A strand that is lost costs speed and no data, and is asked for again after a while.
@@ -16,6 +19,8 @@
 enum { STRANDS_AFTER = 256 * 1024 };    /* bytes of chunks between two ranks: then strands are worth their connections */
 #define STRAND_PAUSE   (6 * GCI_SECOND)                     /* between askings: beyond what one may take to come */
 #define STRAND_COMPARE (100 * (int64_t)GCI_NS_PER_MS)       /* between looks at the links of a pair */
+#define STRAND_SAMPLE  (5 * (int64_t)GCI_NS_PER_MS)         /* in which the rate of a link is measured, at least; ... */
+#define STRAND_STALE   (50 * (int64_t)GCI_NS_PER_MS)        /* ... and at most */
 #define STRAND_SILENT  (400 * (int64_t)GCI_NS_PER_MS)       /* one of them has been for too long, ... */
 #define STRAND_HEARD   (100 * (int64_t)GCI_NS_PER_MS)       /* ... while the peer was heard on another this short ago */
 
@@ -140,16 +145,66 @@ GCI void gci_strands_pump(gci_overlay *o, int peer)
             gci_link_pump(o, strand);
 }
 
-/* ---- silence ------------------------------------------------------------------------------------------------------- */
+/* ---- who takes the next chunk -------------------------------------------------------------------------------------- */
 
 static gci_link *strand_next(const gci_overlay_peer *p, const gci_link *link)
 {
     return link == p->own ? p->strands : link->next_strand;
 }
 
-/* true: some of them are at work. */
-static bool strands_of_pair_compare(gci_overlay *o, gci_overlay_peer *p)
+/* What it still has to do, and how fast it is: measured while it always has something to do. */
+static void strand_look(gci_overlay *o, gci_link *link, int64_t now)
 {
+    link->backlog = o->sys->backlog(o->sys, link->fd);
+    uint64_t there = link->handed - gci_min(link->handed, link->backlog);
+    int64_t took = now - link->sampled_at;
+    bool runs = link->sampled_at > 0 && took <= STRAND_STALE;
+    o->stats->system_calls++;
+    if (there > link->there || link->backlog == 0)
+        link->moved_at = now;
+    link->there = there;
+    if (link->backlog == 0)
+        link->sampled_at = 0;
+    if (link->backlog == 0 || (runs && took < STRAND_SAMPLE))
+        return;
+    if (runs) {
+        double rate = (double)(there - link->sampled) / (double)took;
+        link->rate = link->rate > 0 ? (3 * link->rate + rate) / 4 : rate;
+    }
+    link->sampled = there;
+    link->sampled_at = now;
+}
+
+GCI bool gci_strand_takes(gci_overlay *o, gci_link *link)
+{
+    const gci_overlay_peer *p = &o->peer[link->peer];
+    size_t left = o->up.strand_left(o->user, link->peer), chunk = gci_min(left, GCI_PACKET_MAX);
+    int64_t now = o->sys->now(o->sys);
+    double rates = 0, work = (double)left;
+    if (left == 0)
+        return false;
+    strand_look(o, link, now);
+    if (link->rate <= 0)
+        return true;
+    double mine = (double)(link->backlog + chunk) / link->rate;
+    for (gci_link *other = p->own; other; other = strand_next(p, other)) {
+        if (other == link || other->broken || other->queued == 0)
+            continue;
+        strand_look(o, other, now);
+        if (now - other->moved_at > STRAND_STALE)
+            continue;                   /* it seems to be stuck */
+        work += (double)other->backlog;
+        rates += other->rate;
+    }
+    return mine * rates <= work;
+}
+
+/* ---- silence ------------------------------------------------------------------------------------------------------- */
+
+/* true: some of them are at work. One that is stuck is found out by the others, which may have left their share to it. */
+static bool strands_of_pair_compare(gci_overlay *o, int peer)
+{
+    const gci_overlay_peer *p = &o->peer[peer];
     bool heard = false, works = false;
     for (gci_link *link = p->own; link; link = strand_next(p, link)) {
         int64_t silence = link->broken ? 0 : o->sys->silence(o->sys, link->fd);
@@ -164,6 +219,7 @@ static bool strands_of_pair_compare(gci_overlay *o, gci_overlay_peer *p)
             link->mute = true;          /* what has come before is good */
             gci_link_break(o, link, "nothing gets through any more, though the peer is heard");
         }
+    gci_overlay_push(o, peer);
     return works;
 }
 
@@ -173,7 +229,7 @@ GCI void gci_strands_compare(gci_overlay *o, int64_t now)
     if (now >= o->compare_at) {
         for (int peer = 0; peer < o->ranks; peer++)
             if (o->peer[peer].strands)
-                works |= strands_of_pair_compare(o, &o->peer[peer]);
+                works |= strands_of_pair_compare(o, peer);
         o->compare_at = works ? now + STRAND_COMPARE : GCI_FOREVER;
     }
     gci_overlay_alarm(o, o->compare_at);

@@ -27,6 +27,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -40,6 +41,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/timerfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -529,6 +531,13 @@ static int sys_tune(gci_sys *sys, int fd, enum gci_tune how, int64_t peer_timeou
 
 /* Probes are those of keepalive, and those that ask whether a shut window is still shut: a living host answers either. A child's
  * stream is never silent, the child sees to that. */
+static size_t sys_backlog(gci_sys *sys, int fd)
+{
+    (void)sys;
+    int bytes = 0;
+    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
+}
+
 static int64_t sys_silence(gci_sys *sys, int fd)
 {
     (void)sys;
@@ -908,7 +917,7 @@ GCI gci_sys *gci_sys_real(void)
         .now = sys_now, .random = sys_random, .yield = sys_yield,
         .host = sys_host, .interfaces = sys_interfaces, .route = sys_route, .gate = sys_gate, .resolve = sys_resolve,
         .listen = sys_listen, .adopt = sys_adopt, .accept = sys_accept, .connect = sys_connect, .connected = sys_connected,
-        .tune = sys_tune, .silence = sys_silence, .send = sys_send, .recv = sys_recv, .close = sys_close,
+        .tune = sys_tune, .silence = sys_silence, .backlog = sys_backlog, .send = sys_send, .recv = sys_recv, .close = sys_close,
         .poller = sys_poller, .watch = sys_watch, .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest,
         .timer = sys_timer, .arm = sys_arm, .spawn = sys_spawn,
         .thread = sys_thread, .join = sys_join,

@@ -94,6 +94,7 @@ static double collisions(gci_env *env)
 
     for (int h = 0; h < HOSTS; h++) {
         host[h] = (gci_host){ .addrs = ADDRS, .addr = addr + h * ADDRS };
+        snprintf(host[h].id, sizeof host[h].id, "%05d", h);
         for (int i = 0; i < ADDRS; i++) {
             gci_addr a = { .family = 4, .ip = { 10, (uint8_t)i, (uint8_t)(h / 250), (uint8_t)(1 + h % 250) } };
             if (i == 3)

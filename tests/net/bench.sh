@@ -207,13 +207,13 @@ stripe() { # NICs, times: byte/s and the seconds of the longest
     GRIDCOMM_IF=$1 timeout 120 $bed gcrun "$stripes" -n 2 "$tools/striping" $STRIPED "$2" >"$work/grid" 2>>"$work/err"
     number "$work/grid"
 }
-striped() { stripe "$1,$2" 3 | cut -d' ' -f1; }
-apart() { # the sum of what each carries alone
+striped() { stripe "$1,$2" 3 | cut -d' ' -f1 | grep .; }
+apart() { # beside the sum of what each carries alone
     local one two
     one=$(stripe "$1" 1) && two=$(stripe "$2" 1) && awk "BEGIN { print ${one% *} + ${two% *} }"
 }
 two_nics() { # what they are, NIC NIC
-    local what="striping: 64 MiB over $1, byte/s, beside the sum"
+    local what="striping: 64 MiB over $1, byte/s"
     wanted "$what" && need_stripes && ratio "$what" '>=' 0.95 "striped $2 $3" "apart $2 $3"
 }
 cut_striped() { # s2's NIC eth3 falls silent in mid-transfer: seconds
@@ -226,9 +226,9 @@ cut_striped() { # s2's NIC eth3 falls silent in mid-transfer: seconds
     $bed mend "$stripes" s2/eth3 both
     cut -d' ' -f2 "$work/cut" | grep .
 }
-slower_alone() { stripe eth2 1 | cut -d' ' -f2; }
+slower_alone() { stripe eth2 1 | cut -d' ' -f2 | grep .; }
 cut_nic() {
-    local what='striping: 64 MiB, one of two 100 Mbit/s NICs cut, s'
+    local what='striping: 64 MiB, one of 2 NICs cut, s'
     wanted "$what" && need_stripes && ratio "$what" '<=' 2.00 cut_striped slower_alone
 }
 

@@ -318,7 +318,7 @@ defaults() {
         has n2 '10.8.0.0/16 via 10.1.0.254 ' ip route && has o1 'default via 10.2.0.254 dev eth1' ip route
 }
 names() {
-    has n1 '^127.0.1.1 ' getent hosts n1.lan && has n1 '^10.1.0.2 ' getent hosts n2 && ! has n2 . getent hosts n1.lan &&
+    has n1 '^127.0.1.1 ' getent hosts n1.lan && has n1 '^10.1.0.2 ' getent hosts n2 && ! has n2 n1.lan cat /etc/hosts &&
         cksum /etc/hosts | cmp - "$work/machine-hosts"
 }
 sixteen() { for i in {0..15}; do has k1 " 10.3.$i.1/24 " ip -o addr show dev "eth$i" || return; done; }

@@ -988,6 +988,12 @@ static int sim_sys_tune(gci_sys *sys, int fd, enum gci_tune tune, int64_t peer_t
 
 /* As TCP_INFO tells it. Probes, of keepalive or of a shut window, are not simulated one by one: since the way is cut they have
  * had no answer. */
+static size_t sim_sys_backlog(gci_sys *sys, int fd)
+{
+    const sim_sock *k = sim_sock_get(sim_call(sys), fd, "backlog");
+    return k->state == SIM_UP ? k->out.unsent + k->out.unacked : 0;
+}
+
 static int64_t sim_sys_silence(gci_sys *sys, int fd)
 {
     sim_ctx *c = sim_call(sys);
@@ -1117,6 +1123,7 @@ void sim_tcp_fill(gci_sys *t)
     t->connected = sim_sys_connected;
     t->tune = sim_sys_tune;
     t->silence = sim_sys_silence;
+    t->backlog = sim_sys_backlog;
     t->send = sim_sys_send;
     t->recv = sim_sys_recv;
 }

@@ -4,9 +4,7 @@
  *
  * Each test has a network of its own, which goes when the next one is made or the program ends. That takes root; without it
  * those tests are skipped. The calls to the kernel are defined here, in front of libc's, so that they can be refused and the
- * answers changed.
- *
- *     test_netlink [SEED]       the seed of the broken answers
+ * answers changed. GCT_SEED: that of the answers broken at random.
  */
 #include "gridcomm_int.h"
 
@@ -939,8 +937,9 @@ static void test_nothing_left_open(void **state)
     assert_int_equal(open_descriptors(), open_at_start);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
+    const char *given = getenv("GCT_SEED");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_interfaces),
         cmocka_unit_test(test_interfaces_idle),
@@ -971,9 +970,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_netlink),
         cmocka_unit_test(test_nothing_left_open),       /* after all others, so that it sees what they left */
     };
-    if (argc > 1)
-        seed = strtoull(argv[1], NULL, 0);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    if (given)
+        seed = strtoull(given, NULL, 0);
+    print_message("GCT_SEED=%llu\n", (unsigned long long)seed);
     alarm(GCT_WATCHDOG_S);
     open_at_start = open_descriptors();
     return cmocka_run_group_tests_name("netlink", tests, NULL, NULL);

@@ -1,0 +1,438 @@
+/* test_reach.c: networks that mislead, simulated: ranks find each other at the right addresses, and knock at no other's door.
+ * SPDX-License-Identifier: MIT
+ *
+ * Each network is built by hand. All its ranks trade a message with each other; rank r listens on port 5000 + r, so each SYN tells
+ * whom it was meant for.
+ */
+#include "simnet.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include <errno.h>
+
+enum { RANKS_MAX = 40, PORT = 5000, MEGABIT = 125000, SYNS_MAX = 1 << 14, BULK = 4 << 20, ADDRESS = 32 };
+
+typedef struct syn { sim_host *from; sim_nic *nic; gci_addr to; int64_t at; } syn;
+
+typedef struct rank {
+    struct world *w;
+    int         number;
+    sim_proc   *proc;
+    const char *root, *advertise, *interfaces;      /* NULL: as the world says, or none */
+    int         port;                               /* 0: PORT + rank */
+    int         code, failed;
+    int64_t     started, ended;
+    char        text[GCI_TEXT];
+} rank;
+
+typedef struct world {
+    sim        *net;
+    sim_host   *host[RANKS_MAX];        /* of ranks */
+    int         ranks;
+    const char *root;
+    double      start_timeout;
+    bool        bulk;                   /* long messages too, over all links */
+    int       (*live)(gc_comm *, rank *);       /* NULL: everybody talks to everybody */
+    rank        rank[RANKS_MAX];
+    syn        *syn;
+    int         syns;
+} world;
+
+static world *world_new(const char *root)
+{
+    world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    w->net = sim_new(5);
+    sim_calm(w->net);
+    sim_tune(w->net)->report = NULL;
+    w->root = root;
+    w->start_timeout = 20;
+    w->syn = calloc(SYNS_MAX, sizeof *w->syn);
+    assert_non_null(w->syn);
+    return w;
+}
+
+static void world_free(world *w)
+{
+    sim_free(w->net);
+    free(w->syn);
+    free(w);
+}
+
+static rank *add(world *w, sim_host *h)
+{
+    rank *r = &w->rank[w->ranks];
+    *r = (rank){ .w = w, .number = w->ranks, .code = 1 };
+    w->host[w->ranks++] = h;
+    return r;
+}
+
+static int talk(gc_comm *c, const rank *r, size_t bytes)
+{
+    int n = r->w->ranks, err = GC_OK;
+    unsigned char *out = malloc(bytes), *in = malloc(bytes);
+    for (int step = 1; step < n && out && in && !err; step++) {
+        int to = (r->number + step) % n, from = (r->number + n - step) % n;
+        for (size_t i = 0; i < bytes; i++)
+            out[i] = (unsigned char)(i * 7 + i / 251 + (unsigned)(r->number * 31 + to));
+        err = gc_sendrecv(c, out, bytes, to, step, in, bytes, from, step, NULL);
+        for (size_t i = 0; i < bytes && !err; i++)
+            if (in[i] != (unsigned char)(i * 7 + i / 251 + (unsigned)(from * 31 + r->number)))
+                err = GC_ERR_PROTOCOL;
+    }
+    free(out);
+    free(in);
+    return err;
+}
+
+static int live(gc_comm *c, rank *r)
+{
+    int err = talk(c, r, 64);
+    if (!err && r->w->bulk)
+        err = talk(c, r, BULK);
+    if (!err && r->w->bulk)             /* by now all links are there */
+        err = talk(c, r, BULK);
+    return err;
+}
+
+static void member(sim_proc *p, void *arg)
+{
+    rank *r = arg;
+    gc_options o = GRIDCOMM_OPTIONS_INIT;
+    gc_comm *c;
+    char ports[24];
+    int port = r->port ? r->port : PORT + r->number;
+    snprintf(ports, sizeof ports, "%d-%d", port, port);
+    o.alloc = sim_alloc;
+    o.alloc_user = p;
+    o.rank = r->number;
+    o.ranks = r->w->ranks;
+    o.root = r->root ? r->root : r->w->root;
+    o.key = "of this job";
+    o.ports = ports;
+    o.advertise = r->advertise;
+    o.interfaces = r->interfaces;
+    o.start_timeout = r->w->start_timeout;
+    o.peer_timeout = 5;
+    o.error_text = r->text;
+    o.error_text_size = sizeof r->text;
+    r->code = gci_open(&c, &o, sim_sys(p));
+    r->started = sim_now(r->w->net);
+    if (r->code)
+        return;
+    r->failed = r->w->live ? r->w->live(c, r) : live(c, r);
+    int err = gc_finalize(c);
+    r->failed = r->failed ? r->failed : err;
+    r->ended = sim_now(r->w->net);
+}
+
+static void see(void *user, sim_host *from, sim_nic *nic, const gci_addr *to)
+{
+    world *w = user;
+    assert_true(w->syns < SYNS_MAX);
+    w->syn[w->syns++] = (syn){ from, nic, *to, sim_now(w->net) };
+}
+
+static void spawn(world *w)
+{
+    char name[16];
+    for (int r = 0; r < w->ranks; r++) {
+        snprintf(name, sizeof name, "rank %d", r);
+        w->rank[r].proc = sim_spawn(w->host[r], name, member, &w->rank[r]);
+    }
+    sim_on_syn(w->net, see, w);
+}
+
+static void tell_syns(const world *w)
+{
+    char text[GCI_ADDR_TEXT];
+    for (int i = 0; i < w->syns; i++)
+        print_error("%9.3f ms: %s of %s to %s\n", (double)w->syn[i].at / GCI_NS_PER_MS, sim_host_name(w->syn[i].from),
+                    sim_host_site(w->syn[i].from), gci_addr_text(&w->syn[i].to, text));
+}
+
+/* All start within so long, and everything arrives. Whoever else is there need not come to an end. */
+static void assert_works(world *w, int64_t within)
+{
+    int bad = 0;
+    for (int r = 0; r < w->ranks; r++) {
+        const rank *k = &w->rank[r];
+        if (k->code || k->failed || k->started > within) {
+            print_error("rank %d: %d after %lld ms: %s; then %d\n", r, k->code, (long long)(k->started / GCI_NS_PER_MS), k->text,
+                        k->failed);
+            bad++;
+        }
+        sim_leftovers left = sim_proc_leftovers(k->proc);
+        assert_true(!left.blocks && !left.fds && !left.threads && !left.monitors);
+    }
+    if (bad)
+        tell_syns(w);
+    assert_int_equal(bad, 0);
+}
+
+/* How many SYNs to addresses that begin so (NULL: any), from that host (NULL: any), for that rank (-1: any). */
+static int syns(const world *w, const char *begin, const sim_host *from, int to)
+{
+    char text[GCI_ADDR_TEXT];
+    int n = 0;
+    for (int i = 0; i < w->syns; i++) {
+        gci_addr bare = w->syn[i].to;
+        bare.port = 0;
+        bare.scope = 0;
+        if ((!begin || strncmp(gci_addr_text(&bare, text), begin, strlen(begin)) == 0) && (!from || w->syn[i].from == from)
+            && (to < 0 || w->syn[i].to.port == PORT + to))
+            n++;
+    }
+    return n;
+}
+
+/* ---- bridges that are the same everywhere -------------------------------------------------------------------------------- */
+
+static sim_host *lan_host(sim_site *site, const char *prefix, int i)
+{
+    char address[ADDRESS], name[ADDRESS];
+    snprintf(address, sizeof address, "%s.%d/24", prefix, i);
+    snprintf(name, sizeof name, "h%d", i);
+    return sim_host_new(site, name, address, 1000 * MEGABIT);
+}
+
+static sim_nic *bridge(world *w, sim_host *h, const char *nic, const char *address)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s of %s", nic, sim_host_name(h));
+    return sim_nic_new(h, nic, sim_net_new(w->net, name, 1000), address, 0);
+}
+
+static void test_bridges(void **state)
+{
+    (void)state;
+    world *w = world_new("10.1.0.1:5000");
+    sim_site *site = sim_site_new(w->net, "a", 50000);
+    for (int i = 1; i <= 3; i++) {
+        sim_host *h = lan_host(site, "10.1.0", i);
+        bridge(w, h, "docker0", "172.17.0.1/16");
+        bridge(w, h, "virbr0", "192.168.122.1/24");
+        add(w, h);
+    }
+    w->bulk = true;
+    spawn(w);
+    sim_run(w->net);
+    assert_works(w, GCI_SECOND);
+    assert_int_equal(syns(w, "172.17.", NULL, -1) + syns(w, "192.168.", NULL, -1), 0);
+    world_free(w);
+}
+
+/* So many ranks that some fetch the table from others before they know who collides with whom; and bridges that look fast. */
+static void test_bridges_of_many(void **state)
+{
+    (void)state;
+    world *w = world_new("10.1.0.1:5000");
+    sim_site *site = sim_site_new(w->net, "a", 50000);
+    for (int i = 1; i <= RANKS_MAX; i++) {
+        char address[ADDRESS];
+        sim_host *h = lan_host(site, "10.1.0", i);
+        snprintf(address, sizeof address, "192.168.122.%d/24", i % 2 ? i : 1);
+        sim_nic_speed(bridge(w, h, "virbr0", address), 100000);
+        add(w, h);
+    }
+    spawn(w);
+    sim_run(w->net);
+    assert_works(w, GCI_SECOND);
+    assert_int_equal(syns(w, "192.168.", NULL, -1), 0);
+    world_free(w);
+}
+
+/* ---- two labs ------------------------------------------------------------------------------------------------------------- */
+
+enum { LAB = 3 };
+
+/* Both number 192.168.1.0/24 alike; rank 0 is in the first, and let in at its NAT. Ranks 0-2 are a's, 3-5 b's. */
+static world *two_labs(sim_site *lab[2])
+{
+    static const int number[2][LAB] = { { 1, 2, 3 }, { 1, 2, 9 } };
+    static const char *const gate[2] = { "203.0.113.1", "203.0.113.2" };
+    world *w = world_new("203.0.113.1:5000");
+    for (int s = 0; s < 2; s++) {
+        lab[s] = sim_site_new(w->net, s ? "b" : "a", 50000);
+        for (int i = 0; i < LAB; i++) {
+            rank *r = add(w, lan_host(lab[s], "192.168.1", number[s][i]));
+            r->root = s ? NULL : "192.168.1.1:5000";
+        }
+        sim_nat_new(lab[s], gate[s], 0, SIM_DROP);
+    }
+    sim_wan(lab[0], lab[1], 5000000, 100 * MEGABIT);
+    sim_nat_forward(lab[0], PORT, w->host[0], PORT);
+    return w;
+}
+
+/* Nobody of one lab knocks at a private address for a rank of the other. */
+static int strays(const world *w)
+{
+    int n = 0;
+    for (int from = 0; from < 2 * LAB; from++)
+        for (int to = 0; to < 2 * LAB; to++)
+            if (from / LAB != to / LAB)
+                n += syns(w, "192.168.1.", w->host[from], to);
+    if (n > 0)
+        tell_syns(w);
+    return n;
+}
+
+static void assert_labs_keep_to_themselves(const world *w)
+{
+    assert_int_equal(strays(w), 0);
+    for (int s = 0; s < 2; s++)
+        for (int x = 0; x < LAB; x++)
+            for (int y = 0; y < x; y++) {
+                int a = s * LAB + x, b = s * LAB + y;
+                assert_true(syns(w, "192.168.1.", w->host[a], b) + syns(w, "192.168.1.", w->host[b], a) > 0);
+            }
+}
+
+static void test_labs(void **state)
+{
+    (void)state;
+    sim_site *lab[2];
+    world *w = two_labs(lab);
+    spawn(w);
+    sim_run(w->net);
+    assert_works(w, 6 * GCI_SECOND);
+    assert_labs_keep_to_themselves(w);
+    world_free(w);
+}
+
+static void show_gate(void *host, void *gate) { sim_host_gate(host, (uint64_t)(uintptr_t)gate); }
+
+/* A host that has sent nothing yet does not know its gate; or it never will, and where rank 0 sees it must do. */
+static void test_labs_without_gates(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        sim_site *lab[2];
+        world *w = two_labs(lab);
+        for (int r = 0; r < w->ranks; r++) {
+            sim_host_gate(w->host[r], 0);
+            if (round)
+                sim_at(w->net, 20000, show_gate, w->host[r], (void *)(uintptr_t)(1 + r / LAB));
+        }
+        spawn(w);
+        sim_run(w->net);
+        assert_works(w, 6 * GCI_SECOND);
+        assert_labs_keep_to_themselves(w);
+        world_free(w);
+    }
+}
+
+/* ---- somebody else at the best address ------------------------------------------------------------------------------------ */
+
+enum squatter { NOBODY, MUTE, CHATTER, CLOSER, OTHER_JOB, SQUATTERS };
+typedef struct squat { world *w; enum squatter what; } squat;
+
+static void squat_on(sim_proc *p, void *arg)
+{
+    const squat *s = arg;
+    gci_sys *sys = sim_sys(p);
+    gci_addr at = { .family = 6, .port = PORT + 1 };
+    int listener = sys->listen(sys, &at), fd[64], n = 0;
+    char text[] = "220 mail.example ESMTP, and a good deal more than any handshake of ours would ever be able to swallow in one gulp\r\n";
+    while (listener >= 0 && sim_now(s->w->net) < 10 * GCI_SECOND) {
+        if (n < 64 && (fd[n] = sys->accept(sys, listener, &at)) >= 0) {
+            if (s->what == CHATTER)
+                (void)sys->send(sys, fd[n], &(struct iovec){ text, sizeof text }, 1);
+            if (s->what == CLOSER)
+                sys->close(sys, fd[n]);
+            n++;
+        }
+        sim_sleep(p, GCI_NS_PER_MS);
+    }
+    for (int i = 0; i < n && s->what != CLOSER; i++)
+        sys->close(sys, fd[i]);
+    sys->close(sys, listener);
+}
+
+static void other_job(sim_proc *p, void *arg)
+{
+    gc_options o = GRIDCOMM_OPTIONS_INIT;
+    gc_comm *c;
+    (void)arg;
+    o.alloc = sim_alloc;
+    o.alloc_user = p;
+    o.rank = 0;
+    o.ranks = 2;
+    o.root = "192.168.9.2:5001";
+    o.key = "of another job";
+    o.start_timeout = 10;
+    (void)gci_open(&c, &o, sim_sys(p));
+}
+
+/* Both hosts have a card on a network 192.168.9.0/24, but those are two networks. On the one of rank 0 somebody else has the
+ * address that rank 1 has on the other. Their other addresses are private ones without a route of their own. */
+static world *squatted(enum squatter what, squat *s)
+{
+    world *w = world_new("10.1.0.1:5000");
+    sim_site *a = sim_site_new(w->net, "a", 50000), *b = sim_site_new(w->net, "b", 50000);
+    sim_host *x = sim_host_new(a, "x", "10.1.0.1/24", 1000 * MEGABIT), *y = sim_host_new(b, "y", "10.2.0.1/24", 1000 * MEGABIT);
+    sim_host *z = sim_host_new(a, "z", "10.1.0.9/24", 1000 * MEGABIT);
+    sim_net *ours = sim_net_new(w->net, "ours", 50000), *theirs = sim_net_new(w->net, "theirs", 50000);
+    sim_wan(a, b, 5000000, 1000 * MEGABIT);
+    sim_nic_new(x, "eth1", ours, "192.168.9.1/24", 1000 * MEGABIT);
+    sim_nic_new(y, "eth1", theirs, "192.168.9.2/24", 1000 * MEGABIT);
+    add(w, x);
+    add(w, y);
+    *s = (squat){ w, what };
+    spawn(w);
+    if (what != NOBODY) {
+        sim_nic_new(z, "eth1", ours, "192.168.9.2/24", 1000 * MEGABIT);
+        sim_spawn(z, "squatter", what == OTHER_JOB ? other_job : squat_on, s);
+    }
+    return w;
+}
+
+static void test_somebody_else(void **state)
+{
+    (void)state;
+    for (enum squatter what = NOBODY; what < SQUATTERS; what++) {
+        squat s;
+        world *w = squatted(what, &s);
+        sim_run(w->net);
+        assert_works(w, 1200 * GCI_NS_PER_MS);
+        assert_true(syns(w, "192.168.9.2", w->host[0], 1) > 0);
+        world_free(w);
+    }
+}
+
+/* ---- addresses of the last resort ----------------------------------------------------------------------------------------- */
+
+/* A switch, and nobody who gives out addresses. */
+static void test_link_local(void **state)
+{
+    (void)state;
+    world *w = world_new("fe80::1%2:5000");
+    sim_site *a = sim_site_new(w->net, "a", 50000);
+    for (int i = 1; i <= 3; i++) {
+        char address[ADDRESS], name[ADDRESS];
+        snprintf(address, sizeof address, "fe80::%d/64", i);
+        snprintf(name, sizeof name, "h%d", i);
+        add(w, sim_host_new(a, name, address, 1000 * MEGABIT))->root = "[fe80::1%2]:5000";
+    }
+    w->bulk = true;
+    spawn(w);
+    sim_run(w->net);
+    assert_works(w, GCI_SECOND);
+    world_free(w);
+}
+
+/* ---- main ----------------------------------------------------------------------------------------------------------------- */
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bridges), cmocka_unit_test(test_bridges_of_many), cmocka_unit_test(test_labs),
+        cmocka_unit_test(test_labs_without_gates), cmocka_unit_test(test_somebody_else), cmocka_unit_test(test_link_local),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,340 @@
+/* test_strands.c: much data between hosts with several NICs: all of them are used, and nothing is lost, doubled, written where it
+ * does not belong or stuck, whatever is cut, reset, stopped, killed or out of memory meanwhile.
+ * SPDX-License-Identifier: MIT
+ *
+ * Random rounds: each has a seed that fixes everything; a round that fails prints it, and GCT_SEED=<that> GCT_ROUNDS=1 has it
+ * again. GCT_ROUNDS (default 6) is how many there are. TEST=<word> runs the tests whose name has it. GCT_VERBOSE=1 prints what
+ * was measured, and every round. time limit: 600 s
+ *
+ * Every byte of every message is checked, and what stands round it. Ranks meet at shared counters rather than by messages.
+ */
+#define _GNU_SOURCE
+#include "tests/gct.h"
+#include "tests/sim/simnet.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS_MAX = 6, NICS_MAX = 4, MIB = 1 << 20, KIB = 1 << 10, TAG_WARM = 1, TAG_TIMED, TAG_ANSWER, TAG_BULK = 1 << 12,
+       TEXT_BYTES = 1 << 16 };
+#define MS INT64_C(1000000)
+#define MB INT64_C(1000000)             /* a rate: byte/s */
+
+typedef struct fault fault;
+typedef struct job job;
+
+/* What happens at a time after the messages that it is meant for have begun. nic: or a purpose, or a number. */
+struct fault { int64_t at; void (*what)(job *, const fault *); int a, b, nic; };
+
+enum { FAULTS_MAX = 16 };
+
+struct job {
+    uint64_t    seed;
+    int         ranks, nics[RANKS_MAX];             /* per host; eth0 of all is lan_rate fast */
+    int64_t     rate[RANKS_MAX][NICS_MAX];
+    bool        one_net;                            /* all NICs are on one network; else eth1 on net1, ... */
+    int         streams, max_links, queue, credits;
+    const char *cards;                              /* option interfaces */
+    double      peer_timeout;
+    size_t      bytes, buffer;
+    void      (*tune)(job *, struct sim *);
+    fault       fault[FAULTS_MAX];
+    int         faults, happened;
+    struct sim *s;
+    struct sim_proc **procs;
+    sim_nic    *nic[RANKS_MAX][NICS_MAX];
+    bool        dies[RANKS_MAX], anybody;           /* who may be lost; anybody may be given up, and all may fail */
+    bool        bad;
+    int         survivors, arrived[16];
+    int64_t     took, longest;
+    int         strands[RANKS_MAX];
+    uint64_t    carried[RANKS_MAX][NICS_MAX];       /* bytes in by each NIC during the timed message */
+    gct_outcome outcome;
+    int         syns, refused;
+};
+
+static uint64_t draw(uint64_t *state, uint64_t below) { return gct_random(state) % below; }
+static int rounds(void) { const char *n = getenv("GCT_ROUNDS"); return n && atoi(n) > 0 ? atoi(n) : 6; }
+static bool verbose(void) { const char *n = getenv("GCT_VERBOSE"); return n && *n == '1'; }
+static int64_t now(void) { return sim_sys(sim_current())->now(sim_sys(sim_current())); }
+
+/* ---- hosts with several NICs ---- */
+
+static void options(gc_options *o, int rank, void *arg)
+{
+    const job *j = arg;
+    (void)rank;
+    o->streams = j->streams;
+    o->max_links = j->max_links;
+    o->queue_packets = j->queue;
+    o->credits = j->credits;
+    o->peer_timeout = j->peer_timeout;
+    o->interfaces = j->cards;
+}
+
+static void arrange(struct sim *s, struct sim_proc **procs, int ranks, void *arg)
+{
+    job *j = arg;
+    char net[32], name[32], address[64];
+    j->s = s;
+    j->procs = procs;
+    for (int r = 0; r < ranks; r++) {
+        sim_host *h = sim_proc_host(procs[r]);
+        j->nic[r][0] = sim_host_nic(h, 0);
+        if (r > 0 && h == sim_proc_host(procs[r - 1])) {
+            memcpy(j->nic[r], j->nic[r - 1], sizeof j->nic[r]);
+            continue;
+        }
+        for (int n = 1; n < j->nics[r]; n++) {
+            snprintf(name, sizeof name, "eth%d", n);
+            snprintf(net, sizeof net, "net%d", j->one_net ? 1 : n);
+            snprintf(address, sizeof address, j->one_net ? "10.20.%d.%d/16" : "10.2%d.0.%d/16", n, r + 1);
+            j->nic[r][n] = sim_nic_new(h, name, sim_net_new(s, net, 50000), address, j->rate[r][n]);
+        }
+    }
+    if (j->tune) {
+        j->tune(j, s);
+    }
+}
+
+static void happen(void *of_job, void *of_fault)
+{
+    job *j = of_job;
+    const fault *f = of_fault;
+    j->happened++;
+    f->what(j, f);
+}
+
+/* From now on the times of all faults count. */
+static void faults_begin(job *j)
+{
+    for (int i = 0; i < j->faults; i++) {
+        sim_at(j->s, sim_now(j->s) + j->fault[i].at, happen, j, &j->fault[i]);
+    }
+}
+
+static void nic_cut(job *j, const fault *f) { sim_nic_cut(j->nic[f->a][f->nic]); }
+static void nic_mend(job *j, const fault *f) { sim_nic_mend(j->nic[f->a][f->nic]); }
+static void nic_down(job *j, const fault *f) { sim_nic_down(j->nic[f->a][f->nic]); }
+static void nic_up(job *j, const fault *f) { sim_nic_up(j->nic[f->a][f->nic]); }
+static bool serves(void *purpose, const uint8_t *opening, size_t bytes)
+{
+    enum { PURPOSE_AT = 6 };            /* as the HELLO of a connection says it (boot.c) */
+    return bytes > PURPOSE_AT && opening[PURPOSE_AT] == *(int *)purpose;
+}
+
+static void reset(job *j, const fault *f)
+{
+    int purpose = f->nic;
+    (void)sim_reset_where(j->procs[f->a], f->b >= 0 ? j->procs[f->b] : NULL, serves, &purpose);
+}
+
+static void kill_proc(job *j, const fault *f) { sim_kill_proc(j->procs[f->a]); }
+static void kill_host(job *j, const fault *f) { sim_kill_host(sim_proc_host(j->procs[f->a])); }
+static void no_memory(job *j, const fault *f) { sim_alloc_fail(j->procs[f->a], -f->nic); }
+static void stop(job *j, const fault *f) { sim_stop_proc(j->procs[f->a]); }
+static void go_on(job *j, const fault *f) { sim_continue_proc(j->procs[f->a]); }
+
+static int strands_to(gc_comm *world, int peer)
+{
+    char *text = gct_buffer(TEXT_BYTES), word[64];
+    int n = 0;
+    snprintf(word, sizeof word, "beside its direct link to rank %d", peer);
+    if (gc_describe(world, "links", "text", text, TEXT_BYTES, NULL) == GC_OK) {
+        for (const char *at = text; (at = strstr(at, word)); at++) {
+            n++;
+        }
+    }
+    (void)gct_buffer_free(text);
+    return n;
+}
+
+static int meet(gc_comm *world, job *j, int where)
+{
+    j->arrived[where]++;
+    for (int64_t give_up = now() + 300 * GCI_SECOND; j->arrived[where] < j->survivors;) {
+        if (j->bad) {
+            return 1;
+        }
+        gct_require(now() < give_up, "only %d of %d came to meeting point %d", j->arrived[where], j->survivors, where);
+        (void)gc_progress(world);
+        sim_sleep(sim_current(), 5 * MS);
+    }
+    return 0;
+}
+
+/* ---- one long message, timed ---- */
+
+static int message(gc_comm *world, int rank, int from, int to, size_t bytes, int tag)
+{
+    uint8_t *buf = gct_buffer(bytes), byte = 0;
+    gc_status s;
+    if (rank == from) {
+        gct_fill(buf, bytes, from, tag);
+        gct_ok(gc_send(world, buf, bytes, to, tag));
+        gct_ok(gc_recv(world, &byte, 1, to, TAG_ANSWER, &s));
+    } else if (rank == to) {
+        gct_ok(gc_recv(world, buf, bytes, from, tag, &s));
+        gct_ok(gc_send(world, &byte, 1, from, TAG_ANSWER));
+        gct_require(s.bytes == bytes, "%zu bytes of %zu", s.bytes, bytes);
+        if (gct_check(buf, bytes, from, tag)) {
+            return 1;
+        }
+    }
+    return gct_buffer_free(buf);
+}
+
+static void carried(job *j, int rank, bool begin)
+{
+    for (int n = 0; n < NICS_MAX; n++) {
+        uint64_t bytes = j->nic[rank][n] ? sim_nic_bytes(j->nic[rank][n], false) : 0;
+        j->carried[rank][n] = begin ? bytes : bytes - j->carried[rank][n];
+    }
+}
+
+static int timed(gc_comm *world, int rank, int size, void *arg)
+{
+    job *j = arg;
+    (void)size;
+    if (message(world, rank, 0, 1, 4 * MIB, TAG_WARM)) {
+        return 1;
+    }
+    sim_sleep(sim_current(), 100 * MS);
+    if (meet(world, j, 0)) {
+        return 1;
+    }
+    int64_t since = now();
+    carried(j, rank, true);
+    if (rank == 0) {
+        faults_begin(j);
+    }
+    if (message(world, rank, 0, 1, j->bytes, TAG_TIMED)) {
+        return 1;
+    }
+    carried(j, rank, false);
+    j->took = rank ? j->took : now() - since;
+    j->strands[rank] = strands_to(world, !rank);
+    return meet(world, j, 1);
+}
+
+static void run(job *j, const gct_spec *more, gct_main *main_)
+{
+    gct_spec spec = *more;
+    j->survivors = j->survivors ? j->survivors : spec.ranks;
+    spec.seed = j->seed ? j->seed : gct_seed();
+    spec.options = options;
+    spec.arrange = arrange;
+    spec.outcome = &j->outcome;
+    int failed = gct_job(&spec, main_, j);
+    if (failed) {
+        fail_msg("%d ranks failed: GCT_SEED=%llu", failed, (unsigned long long)spec.seed);
+    }
+}
+
+/* ---- all NICs are used ---- */
+
+/* Rates of the NICs of both hosts, in MB/s; how much of their sum is reached at least. */
+static void shared(const int rate[], int nics, size_t bytes, double least)
+{
+    job j = { .bytes = bytes };
+    int64_t sum = 0;
+    for (int r = 0; r < 2; r++) {
+        j.nics[r] = nics;
+        for (int n = 0; n < nics; n++) {
+            j.rate[r][n] = rate[n] * MB;
+            sum += r ? 0 : j.rate[r][n];
+        }
+    }
+    run(&j, &(gct_spec){ .ranks = 2, .calm = true, .lan_rate = rate[0] * MB }, timed);
+    double of_sum = (double)bytes / ((double)j.took / 1e9) / (double)sum;
+    if (verbose()) {
+        print_message("    %d NICs, %3d .. %3d MB/s: %.3f of their sum\n", nics, rate[0], rate[nics - 1], of_sum);
+        for (int n = 0; n < nics; n++) {
+            print_message("      eth%d: %llu bytes\n", n, (unsigned long long)j.carried[1][n]);
+        }
+    }
+    assert_true(of_sum >= least);
+    for (int n = 0; n < nics; n++) {
+        assert_true((double)j.carried[1][n] > 0.8 * (double)bytes * (double)j.rate[1][n] / (double)sum);
+    }
+    assert_int_equal(nics - 1, j.strands[0]);
+    assert_int_equal(nics - 1, j.strands[1]);
+}
+
+static void test_equal_nics(void **state)
+{
+    (void)state;
+    shared((int[]){ 125, 125 }, 2, 64 * MIB, 0.95);
+    shared((int[]){ 125, 125, 125, 125 }, 4, 64 * MIB, 0.95);
+}
+
+static void test_unequal_nics(void **state)
+{
+    (void)state;
+    shared((int[]){ 125, 12 }, 2, 64 * MIB, 0.95);
+    shared((int[]){ 12, 125 }, 2, 64 * MIB, 0.95);
+    shared((int[]){ 1250, 125 }, 2, 64 * MIB, 0.95);
+    shared((int[]){ 10, 100, 50, 20 }, 4, 64 * MIB, 0.95);
+}
+
+/* ---- a NIC falls silent, or goes down ---- */
+
+/* Both hosts have two NICs. At any time of a transfer of 170 ms one of them does; then all is through soon, whichever link that was. */
+static void silenced(void (*what)(job *, const fault *), int host, int nic, int at_ms, int64_t limit)
+{
+    job j = { .bytes = 4 * MIB, .nics = { 2, 2 }, .rate = { { 0, 12500000 }, { 0, 12500000 } }, .faults = 1,
+              .fault = { { at_ms * MS, what, host, !host, nic } } };
+    run(&j, &(gct_spec){ .ranks = 2, .calm = true, .lan_rate = 12500000 }, timed);
+    if (verbose()) {
+        print_message("    eth%d of host %d at %d ms: %.3f s\n", nic, host, at_ms, (double)j.took / 1e9);
+    }
+    assert_int_equal(1, j.happened);
+    assert_true(j.took < limit);
+}
+
+static void test_cut(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        for (int at = 1; at < 165; at += 18) {
+            silenced(nic_cut, i / 2, i % 2, at, 1200 * MS);
+        }
+    }
+}
+
+static void test_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        for (int at = 1; at < 165; at += 27) {
+            silenced(nic_down, i / 2, i % 2, at, 1200 * MS);
+        }
+    }
+}
+
+static void test_reset(void **state)
+{
+    (void)state;
+    for (int strand = 0; strand < 2; strand++) {
+        for (int at = 1; at < 165; at += 9) {
+            silenced(reset, 0, strand ? GCI_PURPOSE_STRAND : GCI_PURPOSE_DATA, at, 600 * MS);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equal_nics), cmocka_unit_test(test_unequal_nics), cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_down), cmocka_unit_test(test_reset) };
+    const char *word = getenv("TEST");
+    char filter[64];
+    if (word) {
+        snprintf(filter, sizeof filter, "*%s*", word);
+        cmocka_set_test_filter(filter);
+    }
+    return cmocka_run_group_tests_name("strands", tests, NULL, NULL);
+}
