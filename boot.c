@@ -1117,6 +1117,8 @@ GCI size_t gci_shake_feed(gci_shake *s, const uint8_t *data, size_t bytes)
     /* TCP can connect a socket to itself, at a port of its own choice that nobody listens on: our HELLO comes back. */
     if (s->step == GCI_SHAKE_CHALLENGE && s->have >= GCI_HELLO_BYTES && memcmp(s->in, s->transcript, GCI_HELLO_BYTES) == 0)
         shake_fail(s, GCI_REFUSE_STRANGER);
+    if (s->step == GCI_SHAKE_CHALLENGE && s->have >= sizeof shake_magic && memcmp(s->in, shake_magic, sizeof shake_magic) != 0)
+        shake_fail(s, GCI_REFUSE_STRANGER);     /* it talks first, as a mail server does, and waits for more than a HELLO */
     if (s->have < s->want)
         return take;
     switch (s->step) {

@@ -139,10 +139,29 @@ static void dial_round_over(gci_control *c, gci_dial *d)
     c->up->round(c, d);
 }
 
+/* An answer that will be the same next time. */
+static bool dial_final(int err)
+{
+    return err == -ECONNREFUSED || err == -ENETUNREACH || err == -EHOSTUNREACH || err == -EACCES || err == -EPERM
+           || err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT
+           || (err > 0 && err != GCI_REFUSE_BUSY && err != GCI_REFUSE_LEAVING && err != GCI_REFUSE_STARTED);
+}
+
+/* Who was met there is somebody else: is anybody left who may be the peer? */
+static bool dial_meets(const gci_control *c, const gci_dial *d)
+{
+    for (int i = 0; i < c->conns; i++)
+        if (c->conn[i] && c->conn[i]->dial == d && c->conn[i]->stage == GCI_CONN_SHAKING)
+            return true;
+    return false;
+}
+
 /* An address of a dial gave nothing: what comes next. */
 static void dial_missed(gci_control *c, gci_dial *d, int candidate, int err)
 {
     d->err[candidate] = err ? err : -ECONNRESET;
+    if (err > 0 && dial_final(err))
+        d->met = dial_meets(c, d);
     c->up->missed(c, d, candidate, d->err[candidate]);
     if (d->over)
         return;
@@ -681,14 +700,6 @@ GCI void gci_dial_end(gci_control *c, gci_dial *d)
             gci_conn_close(c, c->conn[i]);
 }
 
-/* An answer that will be the same next time. */
-static bool dial_final(int err)
-{
-    return err == -ECONNREFUSED || err == -ENETUNREACH || err == -EHOSTUNREACH || err == -EACCES || err == -EPERM
-           || err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT
-           || (err > 0 && err != GCI_REFUSE_BUSY && err != GCI_REFUSE_LEAVING && err != GCI_REFUSE_STARTED);
-}
-
 GCI bool gci_dial_hopeless(const gci_dial *d)
 {
     bool full = false;
@@ -711,6 +722,16 @@ GCI bool gci_dial_is_desperate(const gci_dial *d)
     return true;
 }
 
+/* The same has been said of that address, tried in another way. */
+static bool dial_said(const gci_dial *d, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (gci_addr_equal(&d->goal[k].addr, &d->goal[i].addr) && d->goal[k].addr.port == d->goal[i].addr.port
+            && d->goal[k].addr.scope == d->goal[i].addr.scope && d->err[k] == d->err[i])
+            return true;
+    return false;
+}
+
 GCI const char *gci_dial_text(gci_control *c, const gci_dial *d, char text[GCI_TEXT])
 {
     size_t at = 0;
@@ -718,6 +739,8 @@ GCI const char *gci_dial_text(gci_control *c, const gci_dial *d, char text[GCI_T
 
     text[0] = 0;
     for (int i = 0; i < d->n && at < GCI_TEXT; i++) {
+        if (dial_said(d, i))
+            continue;
         gci_shake s = { .refusal = (uint8_t)(d->err[i] > 0 ? d->err[i] : 0), .peer_version = d->peer_version,
                         .peer_ranks = d->peer_ranks, .self = dial_self(c) };
         const char *said = d->err[i] ? dial_why(d->err[i], &s, why) : "no answer";

@@ -407,12 +407,15 @@ static bool packet_begin(gci_overlay *o, gci_link *link, const uint8_t *header)
     } else if (err == GC_OK) {
         if (p->source != (uint32_t)link->peer || p->dest != (uint32_t)o->rank)
             err = GC_ERR_PROTOCOL;
+        else if (p->type == GCI_CHUNK && p->length == 0)
+            ;                           /* it asks our kernel (strand.c) */
         else if (!link->strand)
             err = o->up.begin(o->user, link->peer, p, &sink, &sink_bytes, &link->token);
         else
             err = p->type == GCI_CHUNK ? o->up.strand_begin(o->user, link->peer, p, &sink, &sink_bytes, &link->token)
                                        : GC_ERR_PROTOCOL;
-        link->passing = GCI_PASS_DELIVER;
+        if (p->type != GCI_CHUNK || p->length > 0)
+            link->passing = GCI_PASS_DELIVER;
     }
     if (err < 0) {
         link->broke_rules = err == GC_ERR_PROTOCOL;

@@ -957,6 +957,8 @@ GCI int       gci_reach_open(gci_control *);                    /* the table is 
 GCI void      gci_reach_close(gci_control *);
 /* A dial to rank by whatever way there is; NULL: out of memory. candidates: how many addresses there were. */
 GCI gci_dial *gci_reach_dial(gci_control *, enum gci_purpose, int rank, int64_t patience, int *candidates);
+/* The card of rank `to` with no more addresses than `from` may try, for gci_reach_fetch there. */
+GCI void      gci_reach_card_for(gci_control *, int from, int to, gci_full_card *);
 /* To whom only the card is known of; NULL: there is no address, or no memory. */
 GCI gci_dial *gci_reach_fetch(gci_control *, int rank, gci_full_card *, int64_t deadline);
 GCI bool      gci_reach_possible(gci_control *, int from, int to);      /* is there an address to try? */
@@ -1141,7 +1143,12 @@ struct gci_link {
     uint64_t sampled;                   /* there, when the latest sample of the rate began: ... */
     int64_t  sampled_at;                /* ... then; 0: none runs */
     double   rate;                      /* bytes per ns; 0: not known */
-    bool     busy, hushed;              /* of several of a pair: it has sent since the last comparison; nothing gets through */
+    /* of several of a pair */
+    bool     busy, works;               /* it has sent since the last comparison; or has at that owed something */
+    int64_t  silent_since, heard_at;    /* the peer's kernel owes an answer, 0: it does not; when it was last heard */
+    int64_t  listened_at, slow;         /* the latest comparison; how long its answers took, lately at most */
+    uint64_t mark;                      /* what was handed over by marked_at, and an answer is owed to; 0: none is */
+    int64_t  marked_at;
     uint8_t  owed;                      /* looks since when that owes something, and has said nothing */
     unsigned watched;                   /* events asked of the poller */
     int      paid;                      /* waits that polling it has ended, towards HOT_AFTER */

@@ -164,7 +164,7 @@ static void join_send_from(gci_control *c, int rank, int parent)
     uint8_t body[4 + GCI_CARD_BYTES_MAX];
     gci_full_card card;
 
-    gci_table_card(&c->table, parent, &card);
+    gci_reach_card_for(c, rank, parent, &card);
     gci_put32(body, (uint32_t)parent);
     if (!gci_conn_send(c, c->joined[rank], GCI_FRAME_FROM, 0, body, 4 + gci_card_encode(&card, body + 4)))
         gci_join_out_of_memory(c);
@@ -206,7 +206,8 @@ static void join_share(gci_control *c)
 {
     int *parent = gci_alloc(c->env, (size_t)c->place.ranks * sizeof *parent);
 
-    if (!parent || !join_renew_own_card(c) || !join_make_wire(c) || gci_reach_open(c) < 0 || gci_table_parents(c->env, &c->table, parent) < 0) {
+    if (!parent || !join_renew_own_card(c) || !join_make_wire(c) || gci_reach_open(c) < 0
+        || gci_table_parents(c->env, &c->table, parent) < 0) {
         gci_free(c->env, parent);
         gci_join_out_of_memory(c);
         return;

@@ -14,13 +14,14 @@
  *
  * Silence. A NAT or a firewall may forget a connection and say nothing: then both hosts live, and a fresh connection would pass.
  * So the kernel is asked now and then whether it waits for an answer of the neighbour's; if it has waited for too long, the
- * neighbour is dialled while the old connection still counts. Nothing but the old one's time-out is a verdict meanwhile. A
+ * neighbour is dialled while the old connection still counts. Nothing but peer_timeout is a verdict meanwhile. A
  * fresh one that is proven takes its place; what that loses is told again (flooding, below), asked again (control.c) or said
  * again (the end).
  *
- * To be dead in time. Silence is measured by each connection for itself, and starts anew with what is sent meanwhile. So when
- * a link is told down, the other neighbours of its two ends have their kernels look closely: with a time-out of SUSPECT_MS, and
- * something to send. A living host's kernel answers, whatever its processes do.
+ * To be dead in time. The kernel's time-out starts anew with what is sent meanwhile: of a host that died it may tell nearly twice
+ * peer_timeout later. So the same looks that find silence are a verdict, too, when nothing has come for peer_timeout. And because
+ * each connection measures for itself, the other neighbours of the two ends of a link that is told down have their kernels
+ * look closely: with a time-out of SUSPECT_MS, and something to send. A living host's kernel answers, whatever its processes do.
  *
  * Losses. Deaths, departures, links that are down and restarts are facts that only ever grow, flooded to all; each is counted
  * once, whoever tells it. Their number modulo 2^16 is the label of the epoch, so all ranks reach the same one. Deaths that
@@ -58,6 +59,7 @@ enum {
     LIFE_SUSPECT_LOOK_MS = 150,     /* so a fresh connection has half of that time */
     LIFE_LOOKS = 8,                 /* for silence, in peer_timeout: with half of it before the first probe, a quarter is left, ... */
     LIFE_LOOK_MS = 2500,            /* ... or more */
+    LIFE_OWED = 4,                  /* for this part of peer_timeout an answer must be owed before silence is a verdict */
     LIFE_TRIED_MS = 200,            /* below the head start of the rank that dials first */
     LIFE_LINKS_SPARE = 64           /* links that rank 0 may add without that memory is needed for them */
 };
@@ -85,7 +87,7 @@ GCI const char *gci_life_address(const gci_control *c, int rank, char text[GCI_A
         return text;
     }
     a = h->addr[0].addr;
-    a.port = c->table.card[rank].port;
+    a.port = a.port ? a.port : c->table.card[rank].port;
     return gci_addr_text(&a, text);
 }
 
@@ -205,8 +207,8 @@ static void life_count(gci_control *c, unsigned kind, uint32_t a, uint32_t b, ui
 static void life_end_dials(gci_control *c, int rank, bool data)
 {
     for (gci_dial *d = c->dials; d; d = d->next_dial)
-        if (!d->over && d->peer == rank && (d->purpose == GCI_PURPOSE_CONTROL || d->purpose == GCI_PURPOSE_BACKBONE
-                                            || (data && d->purpose == GCI_PURPOSE_DATA)))
+        if (!d->over && d->peer == rank && d->purpose >= GCI_PURPOSE_CONTROL
+            && (data || (d->purpose != GCI_PURPOSE_DATA && d->purpose != GCI_PURPOSE_STRAND)))
             gci_dial_end(c, d);
 }
 
@@ -613,7 +615,8 @@ GCI void gci_life_up(gci_control *c, gci_conn *k)
         life_say_leave(c, k);
 }
 
-/* Has the peer been met at this address, so that its word about the peer counts? */
+/* Has the peer been met at this address, so that its word about the peer counts? If it came from it, the peer listens there, too;
+ * but not if that is a NAT's, which passes on what comes to one port of it. */
 static void life_note_proven(gci_control *c, gci_neighbour *n, const gci_conn *k)
 {
     const gci_host *h = &c->table.host[c->table.card[n->rank].host];
@@ -621,10 +624,11 @@ static void life_note_proven(gci_control *c, gci_neighbour *n, const gci_conn *k
     if (k->tunnel)
         return;
     n->proven_at = k->addr;
-    n->proven_at.port = c->table.card[n->rank].port;
+    if (k->incoming)
+        n->proven_at.port = c->table.card[n->rank].port;
     n->proven = !k->incoming || (gci_addr_is_loopback(&k->addr) && strcmp(h->id, c->me.id) == 0);
     for (int i = 0; i < h->addrs && !n->proven; i++)
-        n->proven = gci_addr_equal(&h->addr[i].addr, &k->addr);
+        n->proven = gci_addr_equal(&h->addr[i].addr, &k->addr) && !h->addr[i].addr.port;
 }
 
 GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
@@ -674,11 +678,13 @@ static void life_reconnect(gci_control *c)
 /* An address of a neighbour that we try to reach again: is that its death? */
 GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
 {
+    const gci_addr *at = &d->goal[candidate].addr;
     gci_neighbour *n = gci_life_find(c, d->peer);
     bool else_there = err == GCI_REFUSE_JOB || err == GCI_REFUSE_TO || err == GCI_REFUSE_KEY || err == GCI_REFUSE_STRANGER
                       || err == GCI_REFUSE_RANKS || err == GCI_REFUSE_VERSION;
 
-    if (!n || n->conn || !life_running(c) || !n->proven || d->via[0] || !gci_addr_equal(&n->proven_at, &d->goal[candidate].addr))
+    if (!n || n->conn || !life_running(c) || !n->proven || d->via[0] || !gci_addr_equal(&n->proven_at, at)
+        || n->proven_at.port != at->port)
         return;
     if (err == -ECONNREFUSED || else_there)
         life_saw(c, d->peer, err == -ECONNREFUSED ? LIFE_REFUSED : LIFE_SOMEBODY_ELSE);
@@ -844,8 +850,9 @@ GCI void gci_life_settle(gci_control *c)
 }
 
 /* Is this neighbour silent? What counts is how long, by our looks, its kernel has owed an answer without saying anything: the
- * time since it last said something is no measure, because before there was perhaps nothing to say. */
-static void life_listen(gci_control *c, gci_neighbour *n, int64_t patience)
+ * time since it last said something is no measure, because before there was perhaps nothing to say. Returns that time all the
+ * same, 0 if it owes nothing: life_is_overdue knows what to make of it. */
+static int64_t life_listen(gci_control *c, gci_neighbour *n, int64_t patience)
 {
     bool up = n->conn && n->conn->stage == GCI_CONN_PROVEN && !n->left && !c->gone[n->rank];
     int64_t silence = up ? c->sys->silence(c->sys, n->conn->fd) : 0;
@@ -862,6 +869,17 @@ static void life_listen(gci_control *c, gci_neighbour *n, int64_t patience)
     if (up && n->silent && !silent && (d = gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank)) != NULL && !d->chosen)
         gci_dial_end(c, d);         /* it has spoken after all */
     n->silent = silent;
+    return n->owed_since ? silence : 0;
+}
+
+/* It has said nothing for peer_timeout. Part of that time nobody may have asked; but keepalive asks before half of it is over, so
+ * for a quarter, by our looks, it has owed an answer. If its host takes a fresh connection, it lives, and its process is perhaps
+ * stopped: then the old one is left to its kernel, which may just be waiting before it sends again. */
+static bool life_is_overdue(gci_control *c, const gci_neighbour *n, int64_t silence)
+{
+    const gci_dial *d = gci_dial_find(c, GCI_PURPOSE_CONTROL, n->rank);
+    int64_t owed = c->peer_timeout / LIFE_OWED, least = life_ms(LIFE_SUSPECT_MS);
+    return silence >= c->peer_timeout && c->now - n->owed_since >= (owed > least ? owed : least) && !(d && d->met);
 }
 
 /* When the next look is due. */
@@ -877,8 +895,12 @@ static int64_t life_look_round(gci_control *c)
     next = usual;
     for (int i = 0; i < c->neighbours; i++) {
         gci_neighbour *n = c->neighbour[i];
-        life_listen(c, n, n->suspect_until ? soon : usual);
-        next = n->suspect_until ? soon : next;
+        int64_t silence = life_listen(c, n, n->suspect_until ? soon : usual), left = c->peer_timeout - silence;
+        if (silence && life_is_overdue(c, n, silence))
+            life_saw_down(c, n->rank, LIFE_TIMED_OUT);
+        if (silence && left > 0 && left < next)
+            next = left;
+        next = n->suspect_until && soon < next ? soon : next;
     }
     return c->look_at = c->now + next;
 }

@@ -521,8 +521,10 @@ static void mesh_give_up(gci_control *c, gci_neighbour *n)
     }
     if (d && !gci_dial_is_desperate(d))
         snprintf(text, sizeof text, "%.200s", gci_dial_text(c, d, dialled));
-    else
+    else if (d || n->cannot)
         gci_reach_why(c, n->rank, text);
+    else
+        snprintf(text, sizeof text, "no connection came from rank %d, and there was no time to try one", n->rank);
     gci_dial_end(c, d);
     n->settled = true;
     mesh_missed(c, n, text);

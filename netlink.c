@@ -295,7 +295,7 @@ static void nl_list_sort(nl_list *list)
         qsort(list->at, list->n, sizeof *list->at, nl_order);
 }
 
-/* One without carrier, or whose carrier may not be used yet (802.1X), is idle. */
+/* One without carrier is idle. (Whether a carrier may be used yet, as with 802.1X, IFF_RUNNING would say, but late.) */
 static int nl_take_link(void *user, const uint8_t *body, size_t bytes)
 {
     nl_list *links = user;
@@ -310,7 +310,7 @@ static int nl_take_link(void *user, const uint8_t *body, size_t bytes)
         one.flags |= GCI_IF_LOOPBACK;
     if (link.ifi_flags & IFF_POINTOPOINT)
         one.flags |= GCI_IF_POINT_TO_POINT;
-    if (!(link.ifi_flags & NL_LOWER_UP))        /* IFF_RUNNING says so up to a second later */
+    if (!(link.ifi_flags & NL_LOWER_UP))
         one.flags |= GCI_IF_IDLE;
     if (attr[IFLA_IFNAME].at)
         memcpy(one.name, attr[IFLA_IFNAME].at, gci_min(attr[IFLA_IFNAME].bytes, GCI_IFNAME_BYTES - 1));

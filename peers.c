@@ -31,6 +31,18 @@ static bool pair_busy(const gci_pair *p)
     return p->queue || p->open || p->sent || p->messages || p->incoming;
 }
 
+/* May a receive need this peer? What it would take perhaps waits there, for a RESUME or a credit that a way has lost: the peer,
+ * whose kernel owes nothing, believes in that way until it hears of the next one. */
+static bool waited_for(const gci_p2p *p2p, int peer)
+{
+    for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
+        for (const gci_match *match = p2p->match[i]; match; match = match->next)
+            for (const gc_request *r = match->posted; r; r = r->next)
+                if (r->peer == peer || (r->peer == GC_ANY_SOURCE && gci_comm_rank(r->comm, peer) >= 0))
+                    return true;
+    return false;
+}
+
 static void give_up(gci_p2p *p2p, int peer, int code, const char *why);
 
 static void on_end(void *user, int peer, const gci_packet *packet, void *token)
@@ -111,7 +123,7 @@ static void on_way_down(void *user, int peer, bool broke_rules)
         return;
     if (broke_rules)                    /* it would do so again */
         give_up(w->p2p, peer, GC_ERR_PROTOCOL, "it sent a packet that breaks the rules");
-    else if (pair_busy(p) && !p->bye)
+    else if ((pair_busy(p) || waited_for(w->p2p, peer)) && !p->bye)
         gci_push(w->p2p, p);
 }
 

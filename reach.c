@@ -2,36 +2,40 @@
  * SPDX-License-Identifier: MIT
  *
  * The choice among addresses is addrsel.c's. It is made when it is needed and not kept: the kernel's routes may have changed
- * since the last time. A dial tries first where the rank has been met, then what the choice says; for a link of the pair's own
- * from the addresses and interfaces that the choice says, too, so that each NIC carries its share. All other connections leave
- * that to the kernel.
+ * since the last time. A dial tries where the rank has been met, then what the choice says, its last resorts last. For a link of
+ * the pair's own the choice comes first, also by which of this host's addresses and interfaces it is to leave, so that each NIC
+ * carries its share; where that fails the kernel decides, as it does for all other connections.
  *
- * Beside a link of the pair's own (its trunk) there may be strands. Those that the choice found links for take a lane each: lane
- * 0 is the trunk's, lane 1 and so on the other pairs of NICs. With GRIDCOMM_STREAMS=n each lane has n connections. Whoever
- * dialled the trunk opens them, since that way is known to work.
+ * Beside a link of the pair's own (its trunk) there may be strands. Each of this host's NICs is a lane, the trunk's the first; a
+ * strand's number says which lane it takes, whenever the choice finds a link for that NIC. With GRIDCOMM_STREAMS=n each lane has
+ * n connections. Whoever dialled the trunk opens them, since that way is known to work.
  */
 #include "gridcomm_int.h"
 
 enum {
     REACH_SSH_MS = 20000,           /* the least patience with ssh, which may have to log in over a bad line */
-    REACH_STRANDS_MAX = 63,
-    REACH_EXPLAIN_BYTES = 16384
+    REACH_STRANDS_MAX = 63
 };
 
 /* ---- what this process tells of itself -------------------------------------------------------------------------- */
 
-/* What others reach by way of a mapped port: an interface that is not here. */
-static int reach_advertise(gci_ifaddr *own, int n, const char *advertise, char text[GCI_TEXT])
+/* What others reach by way of a mapped port: an interface that is not here, unless the address is. */
+static int reach_advertise(gci_ifaddr *told, int n, const char *advertise, char text[GCI_TEXT])
 {
     gci_ifaddr a = { .index = UINT32_MAX, .name = "advertised" };
     int err = gci_advertise_parse(advertise, &a.addr, text);
 
     if (err < 0)
         return err;
+    for (int i = 0; i < n; i++)
+        if (gci_addr_equal(&told[i].addr, &a.addr)) {
+            told[i].addr.port = a.addr.port;
+            return n;
+        }
     a.prefix = a.addr.family == 4 ? 32 : 128;
     n = n < GCI_IFADDRS_MAX ? n : GCI_IFADDRS_MAX - 1;
-    memmove(own + 1, own, (size_t)n * sizeof *own);
-    own[0] = a;
+    memmove(told + 1, told, (size_t)n * sizeof *told);
+    told[0] = a;
     return n + 1;
 }
 
@@ -80,6 +84,12 @@ end:
 
 /* ---- by ssh ------------------------------------------------------------------------------------------------------ */
 
+/* A host stands in the table once for each of its ranks that advertises a port of its own. */
+static bool reach_one_host(const gci_control *c, int a, int b)
+{
+    return strcmp(c->table.host[c->table.card[a].host].id, c->table.host[c->table.card[b].host].id) == 0;
+}
+
 /* What a pattern of the links file is held against: host name, cluster path, addresses. by: the address that fits, or NULL. */
 static bool reach_fits(const gci_control *c, const char *pattern, int rank, const gci_addr **by)
 {
@@ -106,7 +116,7 @@ GCI bool gci_reach_by_ssh(const gci_control *c, int from, int to, char destinati
     const gci_addr *by;
     char address[GCI_ADDR_TEXT];
 
-    for (int i = 0; i < c->requires && c->table.card[from].host != c->table.card[to].host; i++) {
+    for (int i = 0; i < c->requires && !reach_one_host(c, from, to); i++) {
         const gci_require *r = &c->require[i];
         const gci_host *h = &c->table.host[c->table.card[to].host];
         if (!reach_fits(c, r->from, from, &by) || !reach_fits(c, r->to, to, &by))
@@ -150,13 +160,17 @@ GCI void gci_reach_close(gci_control *c)
 /* Once for each host. */
 static void reach_explain(gci_control *c, int host)
 {
-    char *text = c->explained[host] ? NULL : gci_alloc(c->env, REACH_EXPLAIN_BYTES);
+    char *text;
     gci_text t;
 
-    if (!text)
+    if (c->explained[host])
+        return;
+    gci_text_begin(&t, NULL, 0);
+    gci_addrsel_explain(c->addrsel, &t);
+    if ((text = gci_alloc(c->env, t.used + 1)) == NULL)
         return;
     c->explained[host] = 1;
-    gci_text_begin(&t, text, REACH_EXPLAIN_BYTES);
+    gci_text_begin(&t, text, t.used + 1);
     gci_addrsel_explain(c->addrsel, &t);
     for (char *line = text, *end; *line; line = end) {
         end = line + strcspn(line, "\n");
@@ -187,13 +201,33 @@ static bool reach_has_joined(const gci_control *c, int rank)
     return rank > 0 && c->seen[rank].family && !gci_addr_is_loopback(&c->seen[rank]);
 }
 
-/* By the cards alone, as every rank sees it, but for the way to rank 0. */
+/* By the cards alone, as every rank sees it. */
+static const gci_choice *reach_by_cards(gci_control *c, int from, int to)
+{
+    gci_addrsel_look(c->addrsel, &(gci_onlooker){ .host = c->table.card[from].host });
+    return gci_addrsel_choose(c->addrsel, c->table.card[to].host, c->table.card[to].port);
+}
+
+/* But for the way to rank 0 all ranks see it alike. */
 GCI bool gci_reach_possible(gci_control *c, int from, int to)
 {
-    if (to == 0 && reach_has_joined(c, from))
-        return true;
-    gci_addrsel_look(c->addrsel, &(gci_onlooker){ .host = c->table.card[from].host });
-    return gci_addrsel_choose(c->addrsel, c->table.card[to].host, c->table.card[to].port)->targets > 0;
+    return (to == 0 && reach_has_joined(c, from)) || reach_by_cards(c, from, to)->targets > 0;
+}
+
+/* Who does not have the table yet cannot know what collides. */
+GCI void gci_reach_card_for(gci_control *c, int from, int to, gci_full_card *card)
+{
+    const gci_choice *choice = reach_by_cards(c, from, to);
+    int n = 0;
+
+    gci_table_card(&c->table, to, card);
+    for (int i = 0; i < card->addrs; i++)
+        for (int t = 0; t < choice->targets; t++)
+            if (gci_addr_equal(&choice->target[t].addr, &card->addr[i].addr)) {
+                card->addr[n++] = card->addr[i];
+                break;
+            }
+    card->addrs = n;
 }
 
 GCI const char *gci_reach_why(gci_control *c, int rank, char text[GCI_TEXT])
@@ -214,7 +248,7 @@ static void reach_add(reach_list *l, const gci_goal *goal)
     for (int i = 0; i < l->n; i++) {
         const gci_goal *g = &l->goal[i];
         if (gci_addr_equal(&g->addr, &goal->addr) && g->addr.port == goal->addr.port && g->addr.scope == goal->addr.scope
-            && g->bind == goal->bind)
+            && g->bind == goal->bind && g->source.family == goal->source.family)
             return;
     }
     if (l->n < GCI_CANDIDATES_MAX)
@@ -232,22 +266,48 @@ static gci_goal reach_goal(const gci_target *t, bool placed)
     return g;
 }
 
-/* What must be bound to an interface may fail where nobody expects it: it is tried unbound, too, behind all others. */
-static void reach_add_choice(reach_list *l, const gci_choice *choice, bool placed)
+/* Its last resorts, or all others. */
+static void reach_add_choice(reach_list *l, const gci_choice *choice, bool placed, bool last)
 {
-    for (int unbound = 0; unbound <= (int)placed; unbound++)
-        for (int i = 0; i < choice->targets; i++) {
-            gci_goal g = reach_goal(&choice->target[i], placed && !unbound);
-            if (!unbound || choice->target[i].bind)
-                reach_add(l, &g);
-        }
+    for (int i = 0; i < choice->targets; i++) {
+        gci_goal g = reach_goal(&choice->target[i], placed);
+        if (g.last == last)
+            reach_add(l, &g);
+    }
+}
+
+/* Where the rank has been met, if it has. */
+static void reach_add_met(reach_list *l, const gci_neighbour *n)
+{
+    if (n && n->conn && !n->conn->incoming && !n->conn->tunnel)
+        reach_add(l, &(gci_goal){ .addr = n->conn->addr });
+    else if (n && n->proven)
+        reach_add(l, &(gci_goal){ .addr = n->proven_at });
+}
+
+/* A link of the pair's own (own) is tried from its place first. Since its address may be gone from here, or nothing may come back
+ * to it or by that interface, it is tried from anywhere, too. There may be more last resorts than there is room for. */
+static int reach_goals(gci_control *c, int rank, bool own, gci_goal goal[GCI_CANDIDATES_MAX])
+{
+    const gci_neighbour *n = gci_life_find(c, rank);
+    const gci_choice *choice = reach_choose(c, rank);
+    reach_list list = { .goal = goal };
+
+    if (own)
+        reach_add_choice(&list, choice, true, false);
+    reach_add_met(&list, n);
+    if (!own)
+        reach_add_choice(&list, choice, false, false);
+    if (rank == 0 && c->root_at.family)         /* which no card need know */
+        reach_add(&list, &(gci_goal){ .addr = c->root_at });
+    reach_add_choice(&list, choice, false, false);
+    reach_add_choice(&list, choice, false, true);
+    return list.n;
 }
 
 GCI gci_dial *gci_reach_dial(gci_control *c, enum gci_purpose purpose, int rank, int64_t patience, int *candidates)
 {
-    const gci_neighbour *n = gci_life_find(c, rank);
     gci_goal goal[GCI_CANDIDATES_MAX];
-    reach_list list = { .goal = goal };
     char destination[GCI_ADDR_TEXT + 80];
     bool deadline_known = patience < GCI_FOREVER - c->now, own = purpose == GCI_PURPOSE_DATA;
     gci_dial *d;
@@ -258,18 +318,8 @@ GCI gci_dial *gci_reach_dial(gci_control *c, enum gci_purpose purpose, int rank,
         return gci_dial_ssh(c, purpose, rank, destination, c->table.card[rank].port,
                             deadline_known ? c->now + patience : GCI_FOREVER);
     }
-    if (own)
-        reach_add_choice(&list, reach_choose(c, rank), true);
-    if (n && n->conn && !n->conn->incoming && !n->conn->tunnel)
-        reach_add(&list, &(gci_goal){ .addr = n->conn->addr });
-    else if (n && n->proven)
-        reach_add(&list, &(gci_goal){ .addr = n->proven_at });
-    if (!own)
-        reach_add_choice(&list, reach_choose(c, rank), false);
-    if (rank == 0 && c->root_at.family)         /* which no card need know */
-        reach_add(&list, &(gci_goal){ .addr = c->root_at });
-    *candidates = list.n;
-    d = gci_dial_new(c, purpose, rank, goal, list.n, deadline_known ? c->now + patience : GCI_FOREVER);
+    *candidates = reach_goals(c, rank, own, goal);
+    d = gci_dial_new(c, purpose, rank, goal, *candidates, deadline_known ? c->now + patience : GCI_FOREVER);
     if (d)
         d->hurry = own && c->trunk[rank];       /* that link was lost: which of the addresses with it? */
     return d;
@@ -282,6 +332,7 @@ GCI gci_dial *gci_reach_fetch(gci_control *c, int rank, gci_full_card *card, int
                          { .site = card->site, .addrs = card->addrs, .addr = card->addr } };
     gci_goal goal[GCI_CANDIDATES_MAX];
     reach_list list = { .goal = goal };
+    const gci_choice *choice;
     gci_addrsel *s;
 
     snprintf(host[0].id, sizeof host[0].id, "%s", c->me.id);
@@ -289,55 +340,88 @@ GCI gci_dial *gci_reach_fetch(gci_control *c, int rank, gci_full_card *card, int
     if (gci_addrsel_make(c->env, host, 2, &s) < 0)
         return NULL;
     gci_addrsel_look(s, &(gci_onlooker){ .host = 0, .own = c->own, .owns = c->owns, .sys = c->sys });
-    reach_add_choice(&list, gci_addrsel_choose(s, 1, card->port), false);
+    choice = gci_addrsel_choose(s, 1, card->port);
+    reach_add_choice(&list, choice, false, false);
+    reach_add_choice(&list, choice, false, true);
     gci_addrsel_free(c->env, s);
     return list.n ? gci_dial_new(c, GCI_PURPOSE_FETCH, rank, goal, list.n, deadline) : NULL;
 }
 
 /* ---- strands --------------------------------------------------------------------------------------------------------- */
 
-/* The goals of all lanes. The trunk's first, then the links of the choice but for the one that it took. */
-static int reach_lanes(gci_control *c, int rank, gci_goal goal[GCI_CANDIDATES_MAX])
+/* By which interface it leaves. */
+static uint32_t reach_leaves_by(gci_control *c, const gci_goal *goal)
 {
-    const gci_choice *choice = reach_choose(c, rank);
-    int n = 1;
+    if (goal->bind)
+        return goal->bind;
+    for (int i = 0; i < c->owns && goal->source.family; i++)
+        if (gci_addr_equal(&c->own[i].addr, &goal->source))
+            return c->own[i].index;
+    return c->sys->route(c->sys, &goal->addr, 0).index;
+}
 
-    goal[0] = *c->trunk[rank];
-    for (int i = 0; i < choice->targets && n < GCI_CANDIDATES_MAX; i++) {
-        gci_goal g = reach_goal(&choice->target[i], true);
-        if (choice->target[i].stripes && (!gci_addr_equal(&g.addr, &goal[0].addr) || g.bind != goal[0].bind))
-            goal[n++] = g;
+/* The interface of each lane: the trunk's, then the others of the card. */
+static unsigned reach_lanes(gci_control *c, int rank, uint32_t lane[GCI_IFADDRS_MAX + 1])
+{
+    unsigned n = 1, at;
+
+    lane[0] = reach_leaves_by(c, c->trunk[rank]);
+    for (int i = 0; i < c->me.addrs; i++) {
+        uint32_t index = c->me.addr[i].index;
+        for (at = 0; at < n && lane[at] != index; at++)
+            ;
+        if (at == n && index != UINT32_MAX)
+            lane[n++] = index;
     }
     return n;
+}
+
+/* false: from that interface there is none to this rank, now. */
+static bool reach_lane_goal(gci_control *c, int rank, uint32_t index, gci_goal *goal)
+{
+    const gci_choice *choice = reach_choose(c, rank);
+
+    for (int i = 0; i < choice->targets; i++)
+        if (choice->target[i].stripes && choice->target[i].index == index) {
+            *goal = reach_goal(&choice->target[i], true);
+            return !gci_addr_equal(&goal->addr, &c->trunk[rank]->addr);
+        }
+    return false;
 }
 
 /* A link of the pair's own is there. How many strands could be opened from here beside it? */
 GCI unsigned gci_reach_strands(gci_control *c, const gci_conn *k)
 {
-    gci_goal goal[GCI_CANDIDATES_MAX];
+    uint32_t lane[GCI_IFADDRS_MAX + 1];
     unsigned all;
 
     gci_free(c->env, c->trunk[k->peer]);
     c->trunk[k->peer] = NULL;
-    if (k->incoming || k->tunnel || c->table.card[k->peer].host == c->table.card[c->place.rank].host)
+    if (k->incoming || k->tunnel || reach_one_host(c, k->peer, c->place.rank))
         return 0;
     c->trunk[k->peer] = gci_alloc(c->env, sizeof *c->trunk[k->peer]);
     if (!c->trunk[k->peer])
         return 0;
     *c->trunk[k->peer] = k->goal;
-    all = (unsigned)reach_lanes(c, k->peer, goal) * c->streams - 1;
+    all = reach_lanes(c, k->peer, lane) * c->streams - 1;
     return all < REACH_STRANDS_MAX ? all : REACH_STRANDS_MAX;
 }
 
-/* NULL: out of memory, or there is no such strand any more. */
+/* NULL: out of memory, or there is no such strand now. */
 GCI gci_dial *gci_reach_strand(gci_control *c, int rank, unsigned strand, uint32_t trunk, int64_t deadline)
 {
-    gci_goal goal[GCI_CANDIDATES_MAX];
+    uint32_t lane[GCI_IFADDRS_MAX + 1];
+    gci_goal goal;
+    unsigned lanes;
     gci_dial *d;
 
     if (!c->trunk[rank])
         return NULL;
-    d = gci_dial_new(c, GCI_PURPOSE_STRAND, rank, &goal[strand % (unsigned)reach_lanes(c, rank, goal)], 1, deadline);
+    goal = *c->trunk[rank];
+    lanes = reach_lanes(c, rank, lane);
+    if (strand % lanes && !reach_lane_goal(c, rank, lane[strand % lanes], &goal))
+        return NULL;
+    d = gci_dial_new(c, GCI_PURPOSE_STRAND, rank, &goal, 1, deadline);
     if (d) {
         d->strand = (uint8_t)strand;
         d->trunk = trunk;

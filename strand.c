@@ -12,7 +12,8 @@
  * one brings new ones. A strand that is lost costs speed and no data, and is asked for again after a while.
  *
  * A NIC may die silently. TCP would try for minutes, and so does a link that is the only one. But of several links of a pair
- * one is given up soon if nothing gets through while the peer is heard on another: then it is not the peer that is mute.
+ * one is given up soon if nothing gets through while the peer is heard on another: then it is not the peer that is mute. A
+ * link that has nothing to send asks with an empty chunk, whose answer is the kernel's.
  */
 #include "gridcomm_int.h"
 
@@ -21,8 +22,10 @@ enum { STRANDS_AFTER = 256 * 1024 };    /* bytes of chunks between two ranks: th
 #define STRAND_COMPARE (100 * (int64_t)GCI_NS_PER_MS)       /* between looks at the links of a pair */
 #define STRAND_SAMPLE  (5 * (int64_t)GCI_NS_PER_MS)         /* in which the rate of a link is measured, at least; ... */
 #define STRAND_STALE   (50 * (int64_t)GCI_NS_PER_MS)        /* ... and at most */
-#define STRAND_SILENT  (400 * (int64_t)GCI_NS_PER_MS)       /* one of them has been for too long, ... */
-#define STRAND_HEARD   (100 * (int64_t)GCI_NS_PER_MS)       /* ... while the peer was heard on another this short ago */
+#define STRAND_DOUBT   (100 * (int64_t)GCI_NS_PER_MS)       /* one of them has been silent for so long: what of the others? */
+#define STRAND_SILENT  (400 * (int64_t)GCI_NS_PER_MS)       /* it has been for too long, ... */
+#define STRAND_NEW     (3 * GCI_SECOND)                     /* ... if nobody knows yet how fast its answers are, ... */
+#define STRAND_HEARD   (50 * (int64_t)GCI_NS_PER_MS)        /* ... and the peer was heard on another since: so long after */
 
 GCI gci_link *gci_strand_find(const gci_overlay_peer *p, unsigned strand)
 {
@@ -48,24 +51,6 @@ GCI void gci_overlay_bulk(gci_overlay *o, int peer, size_t bytes)
     for (unsigned strand = 1; strand <= p->strands_most && !o->full; strand++)
         if (!gci_strand_find(p, strand))
             (void)gci_control_strand(o->control, peer, strand, p->own_id);      /* out of memory: the next time */
-}
-
-GCI void gci_strand_attach(gci_overlay *o, const gci_news *news)
-{
-    gci_overlay_peer *p = &o->peer[news->rank];
-    bool wanted = p->own && p->own_id == news->trunk && !p->turning && !o->full && !gci_strand_find(p, news->strand);
-    gci_link *link = wanted ? gci_link_new(o, news->rank, false, news->strand) : NULL;
-    if (!link) {
-        o->sys->close(o->sys, news->fd);
-        return;
-    }
-    link->next_strand = p->strands;
-    p->strands = link;
-    o->owns++;
-    gci_owns_review(o);
-    gci_log(o->env, GC_LOG_DEBUG, "strand %u to rank %d is up", news->strand, news->rank);
-    if (gci_link_open(o, link, news->fd) == 0)          /* else it is broken, and torn down soon */
-        gci_link_pump(o, link);
 }
 
 static void strand_free(gci_overlay *o, gci_link *strand)
@@ -101,6 +86,29 @@ static void strand_end(gci_overlay *o, gci_link *strand)
     strand_free(o, strand);
 }
 
+GCI void gci_strand_attach(gci_overlay *o, const gci_news *news)
+{
+    gci_overlay_peer *p = &o->peer[news->rank];
+    gci_link *before = gci_strand_find(p, news->strand);        /* the peer has lost it */
+    bool wanted = p->own && p->own_id == news->trunk && !p->turning && (before || !o->full);
+    gci_link *link = wanted ? gci_link_new(o, news->rank, false, news->strand) : NULL;
+    if (!link) {
+        o->sys->close(o->sys, news->fd);
+        return;
+    }
+    if (before)
+        strand_end(o, before);
+    link->next_strand = p->strands;
+    p->strands = link;
+    o->owns++;
+    gci_owns_review(o);
+    gci_log(o->env, GC_LOG_DEBUG, "strand %u to rank %d is up", news->strand, news->rank);
+    if (gci_link_open(o, link, news->fd) == 0)          /* else it is broken, and torn down soon */
+        gci_link_pump(o, link);
+    if (before)
+        o->up.strand_down(o->user, news->rank);
+}
+
 GCI void gci_strands_end(gci_overlay *o, int peer)
 {
     while (o->peer[peer].strands)
@@ -134,6 +142,8 @@ GCI void gci_strands_cut(gci_overlay *o, int peer)
 {
     for (gci_link *strand = o->peer[peer].strands; strand; strand = strand->next_strand) {
         strand->mute = false;           /* as with the trunk: what the peer sent before is not read any more either */
+        for (int i = 0; i < strand->queued; i++)
+            strand->out[i].token = NULL;        /* its send ends now */
         gci_link_break(o, strand, "cut");
     }
 }
@@ -201,23 +211,80 @@ GCI bool gci_strand_takes(gci_overlay *o, gci_link *link)
 
 /* ---- silence ------------------------------------------------------------------------------------------------------- */
 
-/* true: some of them are at work. One that is stuck is found out by the others, which may have left their share to it. */
-static bool strands_of_pair_compare(gci_overlay *o, int peer)
+/* Something that its kernel has to acknowledge, and is for nobody. */
+static void strand_knock(gci_overlay *o, gci_link *link)
+{
+    if (link->queued > 0)
+        return;
+    gci_slot *slot = &link->out[link->queued++];
+    slot->packet = (gci_packet){ .type = GCI_CHUNK, .source = (uint32_t)o->rank, .dest = (uint32_t)link->peer };
+    slot->payload = slot->token = NULL;
+    gci_slot_encode(slot);
+    gci_slot_settle(link);
+    gci_link_pump(o, link);
+}
+
+/* How long does it take until all that was handed over at some time has been acknowledged? */
+static void strand_answers(gci_overlay *o, gci_link *link, int64_t now)
+{
+    size_t backlog = link->broken ? 0 : o->sys->backlog(o->sys, link->fd);
+    uint64_t there = link->handed - gci_min(link->handed, backlog);
+    o->stats->system_calls++;
+    if (there < link->mark)
+        return;
+    if (link->mark > 0)
+        link->slow = gci_max64(now - link->marked_at, link->slow - link->slow / 8);
+    link->mark = backlog > 0 ? link->handed : 0;
+    link->marked_at = now;
+}
+
+/* When was the peer last heard on it? Since the last look all has been acknowledged, or its kernel says when. What that owes
+ * an answer to was sent after the last look if it owed none then; or if that is long ago, because this process stood still. */
+static void strand_listen(gci_overlay *o, gci_link *link, int64_t now)
+{
+    int64_t silence = link->broken ? 0 : o->sys->silence(o->sys, link->fd), before = link->silent_since;
+    bool fresh = before == 0 || now - link->listened_at > 2 * STRAND_COMPARE;
+    o->stats->system_calls++;
+    link->listened_at = now;
+    link->silent_since = silence > 0 ? gci_max64(now - silence, fresh ? now - STRAND_COMPARE : before) : 0;
+    strand_answers(o, link, now);
+    if (silence > 0 || link->busy)
+        link->heard_at = gci_max64(link->heard_at, now - (silence > 0 ? silence : STRAND_COMPARE));
+    link->works = link->busy || silence > 0;
+    link->busy = false;
+}
+
+/* How long its answers may take: on some paths they need longer than others' silence lasts. */
+static int64_t strand_patience(const gci_link *link)
+{
+    return link->slow > 0 ? gci_max64(STRAND_SILENT, 2 * link->slow) : STRAND_NEW;
+}
+
+/* true: nothing has got through on it for so long. */
+static bool strand_is_silent(const gci_link *link, int64_t now, int64_t long_)
+{
+    return link->silent_since > 0 && now - link->silent_since >= long_;
+}
+
+/* true: some of them are at work. One that is stuck is found out by the others, which may have left their share to it, and
+ * which knock if they have nothing to send. */
+static bool strands_of_pair_compare(gci_overlay *o, int peer, int64_t now)
 {
     const gci_overlay_peer *p = &o->peer[peer];
-    bool heard = false, works = false;
+    int64_t heard_at = 0;
+    bool doubt = false, works = false;
     for (gci_link *link = p->own; link; link = strand_next(p, link)) {
-        int64_t silence = link->broken ? 0 : o->sys->silence(o->sys, link->fd);
-        o->stats->system_calls++;
-        heard |= link->busy && silence < STRAND_HEARD;
-        works |= link->busy || silence > 0;
-        link->hushed = silence >= STRAND_SILENT;
-        link->busy = false;
+        strand_listen(o, link, now);
+        heard_at = gci_max64(heard_at, link->heard_at);
+        doubt |= strand_is_silent(link, now, STRAND_DOUBT);
+        works |= link->works;
     }
-    for (gci_link *link = p->own; heard && link; link = strand_next(p, link))
-        if (link->hushed) {
+    for (gci_link *link = p->own; doubt && link; link = strand_next(p, link))
+        if (strand_is_silent(link, now, strand_patience(link)) && heard_at > link->silent_since + STRAND_HEARD) {
             link->mute = true;          /* what has come before is good */
             gci_link_break(o, link, "nothing gets through any more, though the peer is heard");
+        } else if (!link->works && !link->broken) {
+            strand_knock(o, link);
         }
     gci_overlay_push(o, peer);
     return works;
@@ -229,7 +296,7 @@ GCI void gci_strands_compare(gci_overlay *o, int64_t now)
     if (now >= o->compare_at) {
         for (int peer = 0; peer < o->ranks; peer++)
             if (o->peer[peer].strands)
-                works |= strands_of_pair_compare(o, peer);
+                works |= strands_of_pair_compare(o, peer, now);
         o->compare_at = works ? now + STRAND_COMPARE : GCI_FOREVER;
     }
     gci_overlay_alarm(o, o->compare_at);

@@ -277,25 +277,29 @@ END
 inside() { # each lab talks over its own network
     asked a1,a2,a3 | grep ' 192\.168\.1\.' && asked b1,b2 | grep ' 192\.168\.1\.'
 }
-# Behind a1's NAT stands somebody at the address and port of b2, with whom a1 shares a job.
-stranger() { # command...: a2 runs it meanwhile
-    local other fares=0
-    "$@" >"$work/other" 2>&1 &
+# Behind a1's NAT stands somebody at the address and port of b2, with whom a1 shares a job. To be sure that b2 does not come
+# a1 waits 2.5 s, and 10 s for one who takes its connection and says nothing; not for one who is not b2.
+stranger() { # SECONDS, command...: a2 runs it meanwhile
+    local other fares=0 start
+    "${@:2}" >"$work/other" 2>&1 &
     other=$!
+    until_true listening || fares=1
+    start=$EPOCHREALTIME
     # shellcheck disable=SC2086  # two words
-    until_true listening && GRIDCOMM_PORTS=7000-7000 gc 40 p1,a1,b2 3 "$ring" $SOME || fares=1
-    [ "$1" = gc ] || kill $other
-    wait $other || [ "$1" != gc ] || fares=1
+    GRIDCOMM_PORTS=7000-7000 gc 40 p1,a1,b2 3 "$ring" $SOME &&
+        near 'seconds of the ring' "$(awk "BEGIN { print $EPOCHREALTIME - $start }")" 0 "$1" || fares=1
+    [ "$2" = gc ] || kill $other
+    wait $other || [ "$2" != gc ] || fares=1
     cat "$work/other"
     return $fares
 }
 listening() { # port 7000
     "$tools/enter" "/run/gridcomm-bed/$W" a2 cat /proc/net/tcp /proc/net/tcp6 | grep -q ':1B58 0*:0000 0A'
 }
-other_job() { GRIDCOMM_PORTS=7000-7000 stranger gc 40 a2,a3 2 "$tools/survivors" 4; }
+other_job() { GRIDCOMM_PORTS=7000-7000 stranger 7 gc 40 a2,a3 2 "$tools/survivors" 4; }
 hold='import socket, time; s = socket.create_server(("", 7000)); time.sleep(60)'
-mute() { stranger timeout 60 $bed run "$W" a2 python3 -c "$hold"; }
-talker() { stranger timeout 60 $bed run "$W" a2 python3 tests/net/reach.py serve 7000; }
+mute() { stranger 20 timeout 60 $bed run "$W" a2 python3 -c "$hold"; }
+talker() { stranger 7 timeout 60 $bed run "$W" a2 python3 tests/net/reach.py serve 7000; }
 
 cat >"$work/mapped" <<END
 #!/bin/sh

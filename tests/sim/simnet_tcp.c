@@ -617,6 +617,14 @@ void sim_sock_free(sim_sock *k)
 
 static void sim_syn(sim *s, sim_sock *k);
 
+/* Keepalive sleeps while data wait for an answer: then the time counts from when those were sent, and a time-out that was made
+ * shorter since is looked at when they are sent again. */
+static int64_t sim_time_out_at(const sim *s, const sim_sock *k)
+{
+    int64_t at = (k->out.stuck ? k->out.stuck_since : k->cut_since) + k->peer_timeout;
+    return at > s->now || !k->out.stuck ? at : sim_retry_at(s, &k->out, k->out.stuck_since);
+}
+
 static void sim_keepalive_arm(sim *s, sim_sock *k)
 {
     if (k->state != SIM_UP || k->cut_since < 0 || k->got_rst || s->tuning.planted == SIM_PLANT_NO_KEEPALIVE) {
@@ -626,7 +634,7 @@ static void sim_keepalive_arm(sim *s, sim_sock *k)
     if (probe && sim_disowned(k->opener)) {
         sim_schedule(s, &k->watchdog, k->cut_since + probe);
     } else if (k->tune == GCI_TUNE_CONTROL && k->peer_timeout > 0) {
-        sim_schedule(s, &k->watchdog, k->cut_since + k->peer_timeout);
+        sim_schedule(s, &k->watchdog, sim_time_out_at(s, k));
     } else if (k->out.stuck || k->out.held_acks) {
         sim_schedule(s, &k->watchdog, (k->out.stuck ? k->out.stuck_since : k->out.held_since) + s->tuning.give_up);
     } else if (probe) {
@@ -662,6 +670,7 @@ void sim_sock_path_changed(sim_sock *k)
         k->cut_since = k->cut_since < 0 ? s->now : k->cut_since;
         sim_keepalive_arm(s, k);
     } else if (k->cut_since >= 0) {
+        k->heard = sim_probe_time(k) && k->heard < k->cut_since ? k->cut_since : k->heard;     /* probes were answered till then */
         k->cut_since = -1;
         sim_unschedule(s, &k->watchdog);
         sim_unstick(s, &k->out);

@@ -763,6 +763,56 @@ static void test_mute(void **state)
     end_job(j);
 }
 
+/* Its host died at 2 s. Its neighbour says something before that is found out, which starts the kernel's time-out anew: it is
+ * dead in time all the same. */
+static void live_told(rank_state *r)
+{
+    sim_sleep(r->proc, 6 * GCI_SECOND - r->started);
+    gci_control_notify(r->control, &(gci_notice){ .kind = 1, .origin = 0 });
+    sim_sleep(r->proc, 8 * GCI_SECOND);
+}
+
+static void test_told_meanwhile(void **state)
+{
+    sim_host *host[RANKS_MAX];
+    job *j = small_job(1, 2, live_told, host);
+    rank_state *s = &j->rank[0];
+    (void)state;
+    sim_kill_host_at(host[1], 2 * GCI_SECOND);
+    run(j);
+    check(j, s->code == GC_OK && count_news(s, GCI_NEWS_DEAD, 1) == 1, "%d, %d deaths", s->code, count_news(s, GCI_NEWS_DEAD, 1));
+    for (int i = 0; i < s->count; i++)
+        check(j, s->at[i] >= (2 + PEER_S) * GCI_SECOND && s->at[i] < (3 + PEER_S) * GCI_SECOND,
+              "heard after %lld ms: %s", (long long)(s->at[i] / GCI_NS_PER_MS), s->news[i].text);
+    end_job(j);
+}
+
+/* The network is away for a while, and the kernel takes its time to send again what was lost then. The peer cannot prove a fresh
+ * connection, because it is stopped; but that its host takes one tells that it lives. */
+static void live_behind_gap(rank_state *r)
+{
+    sim_sleep(r->proc, 4200 * (int64_t)GCI_NS_PER_MS - r->started);
+    if (r->rank == 0)
+        gci_control_notify(r->control, &(gci_notice){ .kind = 1, .origin = 0 });
+    sim_sleep(r->proc, 10 * GCI_SECOND);
+}
+
+static void test_stopped_behind_gap(void **state)
+{
+    sim_host *host[RANKS_MAX];
+    job *j = small_job(1, 2, live_behind_gap, host);
+    (void)state;
+    sim_stop_proc_at(j->rank[1].proc, 1900 * GCI_NS_PER_MS);
+    sim_cut_at(host[0], host[1], 2 * GCI_SECOND);
+    sim_mend_at(host[0], host[1], 6200 * (int64_t)GCI_NS_PER_MS);
+    sim_continue_proc_at(j->rank[1].proc, 12 * GCI_SECOND);
+    run(j);
+    check_started(j, GCI_SECOND);
+    check(j, j->rank[0].count == 0, "%s", j->rank[0].news[0].text);
+    check(j, j->rank[1].count == 1 && j->rank[1].news[0].kind == GCI_NEWS_NOTICE, "%s", j->rank[1].news[0].text);
+    end_job(j);
+}
+
 /* Into the second and the third site nothing gets from outside, not even from each other: all goes by the first. */
 static void test_islands(void **state)
 {
@@ -1163,6 +1213,8 @@ int main(void)
         cmocka_unit_test(test_one_way),
         cmocka_unit_test(test_early_call),
         cmocka_unit_test(test_mute),
+        cmocka_unit_test(test_told_meanwhile),
+        cmocka_unit_test(test_stopped_behind_gap),
         cmocka_unit_test(test_islands),
         cmocka_unit_test(test_only_root),
         cmocka_unit_test(test_gap),

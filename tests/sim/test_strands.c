@@ -225,7 +225,7 @@ static void run(job *j, const gct_spec *more, gct_main *main_)
     gct_spec spec = *more;
     j->survivors = j->survivors ? j->survivors : spec.ranks;
     spec.seed = j->seed ? j->seed : gct_seed();
-    spec.options = options;
+    spec.options = spec.options ? spec.options : options;
     spec.arrange = arrange;
     spec.outcome = &j->outcome;
     int failed = gct_job(&spec, main_, j);
@@ -325,11 +325,195 @@ static void test_reset(void **state)
     }
 }
 
+/* ---- strands come back, and are not given up without need ---- */
+
+enum { BACK_EVERY_MS = 250, BACK_DOWN_MS = 3000, BACK_WITHIN_MS = 7500 };
+
+/* A message now and then. After the NIC is back, both sides have their strand again, and use it. */
+static int comes_back(gc_comm *world, int rank, int size, void *arg)
+{
+    job *j = arg;
+    (void)size;
+    if (message(world, rank, 0, 1, 4 * MIB, TAG_WARM) || meet(world, j, 0)) {
+        return 1;
+    }
+    gct_require(strands_to(world, !rank) == 1, "%d strands", strands_to(world, !rank));
+    if (rank == 0) {
+        faults_begin(j);
+    }
+    for (int i = 0; i < (BACK_DOWN_MS + BACK_WITHIN_MS) / BACK_EVERY_MS; i++) {
+        int64_t since = now();
+        if (message(world, rank, j->streams ? 1 : 0, j->streams ? 0 : 1, MIB, TAG_BULK + i)) {
+            return 1;
+        }
+        gct_require(now() - since < 1200 * MS, "message %d took %.3f s", i, (double)(now() - since) / 1e9);
+        sim_sleep(sim_current(), BACK_EVERY_MS * MS);
+    }
+    carried(j, rank, true);
+    if (meet(world, j, 1) || message(world, rank, 0, 1, 4 * MIB, TAG_TIMED) || meet(world, j, 2)) {
+        return 1;
+    }
+    carried(j, rank, false);
+    gct_require(strands_to(world, !rank) == 1, "%d strands", strands_to(world, !rank));
+    return 0;
+}
+
+static void test_comes_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        void (*gone)(job *, const fault *) = i & 1 ? nic_cut : nic_down, (*back)(job *, const fault *) = i & 1 ? nic_mend : nic_up;
+        int host = i >> 1 & 1, nic = i >> 2 & 1;
+        job j = { .nics = { 2, 2 }, .rate = { { 0, 12500000 }, { 0, 12500000 } }, .faults = 2, .streams = i >> 3,
+                  .fault = { { 20 * MS, gone, host, 0, nic }, { BACK_DOWN_MS * MS, back, host, 0, nic } } };
+        run(&j, &(gct_spec){ .ranks = 2, .calm = true, .lan_rate = 12500000 }, comes_back);
+        for (int n = 0; n < 2; n++) {
+            assert_true(j.carried[1][n] > MIB);
+        }
+    }
+}
+
+static void count_syn(void *user, struct sim_host *from, sim_nic *nic, const gci_addr *to)
+{
+    job *j = user;
+    (void)from; (void)nic; (void)to;
+    j->syns++;
+}
+
+static void watch_syns(job *j, struct sim *s) { sim_on_syn(s, count_syn, j); }
+
+/* The peer's process stops for three seconds in mid-transfer, or nothing at all gets to its host for as long. */
+static int stands_still(gc_comm *world, int rank, int size, void *arg)
+{
+    job *j = arg;
+    (void)size;
+    if (message(world, rank, 0, 1, 4 * MIB, TAG_WARM) || meet(world, j, 0)) {
+        return 1;
+    }
+    int syns = j->syns;
+    if (rank == 0) {
+        faults_begin(j);
+    }
+    if (message(world, rank, 0, 1, 4 * MIB, TAG_TIMED) || message(world, rank, 1, 0, 4 * MIB, TAG_TIMED)) {
+        return 1;
+    }
+    gct_require(strands_to(world, !rank) == 1, "%d strands", strands_to(world, !rank));
+    gct_require(j->syns == syns, "%d connections were made anew", j->syns - syns);
+    return meet(world, j, 1);
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        int at = 1 + 18 * (i / 2);
+        job j = { .nics = { 2, 2 }, .rate = { { 0, 12500000 }, { 0, 12500000 } }, .faults = 2, .tune = watch_syns,
+                  .fault = { { at * MS, stop, i % 2, 0, 0 }, { (at + 3000) * MS, go_on, i % 2, 0, 0 } } };
+        run(&j, &(gct_spec){ .ranks = 2, .calm = true, .lan_rate = 12500000 }, stands_still);
+    }
+}
+
+/* ---- how many strands there are ---- */
+
+static int counted(gc_comm *world, int rank, int size, void *arg)
+{
+    job *j = arg;
+    gc_stats stats = { .size = sizeof stats };
+    if (message(world, rank, 0, 1, MIB, TAG_WARM)) {
+        return 1;
+    }
+    sim_sleep(sim_current(), 200 * MS);
+    if (meet(world, j, 0) || message(world, rank, 1, 0, MIB, TAG_TIMED) || meet(world, j, 1)) {
+        return 1;
+    }
+    gct_ok(gc_get_stats(world, &stats));
+    j->strands[rank] = rank < 2 ? strands_to(world, !rank) : 0;
+    gct_require(!j->max_links || stats.connections <= j->max_links + size, "%d connections", stats.connections);
+    return meet(world, j, 2);
+}
+
+static void count(job j, const gct_spec *spec, int strands)
+{
+    int most = 0;
+    for (int r = 0; r < 2; r++) {
+        for (int n = 0; n < NICS_MAX; n++) {
+            j.rate[r][n] = 125 * MB;
+        }
+    }
+    run(&j, spec, counted);
+    for (int r = 0; r < 2; r++) {
+        most = gci_max32(most, j.strands[r]);
+        assert_int_equal(strands, j.strands[r]);
+    }
+}
+
+static void one_full(gc_options *o, int rank, void *arg)
+{
+    options(o, rank, arg);
+    o->max_links = rank == 1 ? 1 : 0;
+}
+
+static void test_how_many(void **state)
+{
+    (void)state;
+    const gct_spec two = { .ranks = 2, .calm = true }, one_host = { .ranks = 2, .ranks_per_host = 2, .calm = true },
+                   full = { .ranks = 2, .calm = true, .options = one_full };
+    static const gct_place out_of_nat[] = { { .ranks = 1 }, { .ranks = 1, .nat = true } },
+                           into_nat[] = { { .ranks = 1, .nat = true }, { .ranks = 1 } };
+    count((job){ .nics = { 1, 1 } }, &two, 0);
+    count((job){ .nics = { 4, 1 } }, &two, 0);
+    count((job){ .nics = { 1, 3 } }, &two, 0);
+    count((job){ .nics = { 4, 2 } }, &two, 1);
+    count((job){ .nics = { 3, 4 } }, &two, 2);
+    count((job){ .nics = { 3, 4 }, .one_net = true }, &two, 2);
+    count((job){ .nics = { 2, 3 }, .streams = 3 }, &two, 5);
+    count((job){ .nics = { 1, 1 }, .streams = 4 }, &two, 3);
+    count((job){ .nics = { 4, 4 }, .cards = "eth1,eth3" }, &two, 1);
+    count((job){ .nics = { 4, 4 }, .max_links = 1 }, &two, 0);
+    count((job){ .nics = { 4, 4 }, .max_links = 3 }, &two, 2);
+    count((job){ .nics = { 4, 4 } }, &full, 0);
+    count((job){ .nics = { 2, 2 }, .streams = 4 }, &one_host, 0);
+    count((job){ .nics = { 1, 1 }, .streams = 3 }, &(gct_spec){ .ranks = 2, .calm = true, .places = out_of_nat }, 2);
+    count((job){ .nics = { 1, 1 }, .streams = 3 }, &(gct_spec){ .ranks = 2, .calm = true, .places = into_nat }, 2);
+}
+
+/* ---- long fat pipes ---- */
+
+static void small_buffers(job *j, struct sim *s)
+{
+    sim_tune(s)->autotune = false;
+    sim_tune(s)->send_buffer = sim_tune(s)->recv_buffer = j->buffer;
+}
+
+static double pipe_rate(int streams, int64_t latency, size_t bytes)
+{
+    job j = { .nics = { 1, 1 }, .streams = streams, .bytes = bytes, .buffer = 128 * KIB, .tune = small_buffers };
+    run(&j, &(gct_spec){ .ranks = 2, .sites = 2, .calm = true, .wan_latency = latency, .wan_rate = 100 * MB }, timed);
+    double rate = (double)bytes / ((double)j.took / 1e9);
+    if (verbose()) {
+        print_message("    %d streams, %3d ms one way: %.3f MB/s\n", streams, (int)(latency / MS), rate / 1e6);
+    }
+    assert_int_equal(streams - 1, j.strands[0]);
+    assert_int_equal(streams - 1, j.strands[1]);
+    return rate;
+}
+
+static void test_streams(void **state)
+{
+    (void)state;
+    double one = pipe_rate(1, 50 * MS, 16 * MIB);
+    assert_true(pipe_rate(4, 50 * MS, 16 * MIB) > 3.5 * one);
+    assert_true(pipe_rate(16, 50 * MS, 32 * MIB) > 11 * one);
+    one = pipe_rate(1, 400 * MS, 16 * MIB);             /* an answer takes longer than the silence that ends a link */
+    assert_true(pipe_rate(4, 400 * MS, 16 * MIB) > 3.5 * one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_nics), cmocka_unit_test(test_unequal_nics), cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_down), cmocka_unit_test(test_reset) };
+        cmocka_unit_test(test_down), cmocka_unit_test(test_reset), cmocka_unit_test(test_comes_back), cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_how_many), cmocka_unit_test(test_streams) };
     const char *word = getenv("TEST");
     char filter[64];
     if (word) {

@@ -653,6 +653,8 @@ static void test_gate_states(void **state)
     }
     set_up("neigh flush all nud all\nneigh add 10.1.0.254 lladdr 02:00:00:00:00:0a dev b nud permanent\n");
     assert_int_equal(gci_netlink_gate(), 0);                        /* another interface's */
+    set_up("neigh add 10.1.0.253 lladdr 02:00:00:00:00:0a dev a nud permanent\n");
+    assert_int_equal(gci_netlink_gate(), 0);                        /* another neighbour's */
 }
 
 static void test_gate_choice(void **state)
