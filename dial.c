@@ -26,7 +26,7 @@
 #include <stdio.h>
 
 enum {
-    STRANGERS_MAX = 128,            /* 128 * 0.7 KiB; 64 ranks that start at once find room */
+    STRANGERS_MAX = 128,            /* 128 * 0.6 KiB; 64 ranks that start at once find room */
     STRANGER_GRACE_MS = 250,        /* a living peer's HELLO is here by then, over most wide areas too */
     SHAKE_DEADLINE_MS = 5000,       /* four messages over a bad wide area, one of them lost */
     ACCEPT_PAUSE_MS = 100,          /* out of descriptors or memory: let others give some back */
@@ -143,7 +143,7 @@ static void dial_round_over(gci_control *c, gci_dial *d)
 static bool dial_final(int err)
 {
     return err == -ECONNREFUSED || err == -ENETUNREACH || err == -EHOSTUNREACH || err == -EACCES || err == -EPERM
-           || err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT
+           || err == -EADDRNOTAVAIL || err == -EAFNOSUPPORT || err == -ENODEV
            || (err > 0 && err != GCI_REFUSE_BUSY && err != GCI_REFUSE_LEAVING && err != GCI_REFUSE_STARTED);
 }
 

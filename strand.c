@@ -22,9 +22,8 @@ enum { STRANDS_AFTER = 256 * 1024 };    /* bytes of chunks between two ranks: th
 #define STRAND_COMPARE (100 * (int64_t)GCI_NS_PER_MS)       /* between looks at the links of a pair */
 #define STRAND_SAMPLE  (5 * (int64_t)GCI_NS_PER_MS)         /* in which the rate of a link is measured, at least; ... */
 #define STRAND_STALE   (50 * (int64_t)GCI_NS_PER_MS)        /* ... and at most */
-#define STRAND_DOUBT   (100 * (int64_t)GCI_NS_PER_MS)       /* one of them has been silent for so long: what of the others? */
 #define STRAND_SILENT  (400 * (int64_t)GCI_NS_PER_MS)       /* it has been for too long, ... */
-#define STRAND_NEW     (3 * GCI_SECOND)                     /* ... if nobody knows yet how fast its answers are, ... */
+#define STRAND_NEW     (1 * GCI_SECOND)                     /* ... if nobody knows yet how fast its answers are, ... */
 #define STRAND_HEARD   (50 * (int64_t)GCI_NS_PER_MS)        /* ... and the peer was heard on another since: so long after */
 
 GCI gci_link *gci_strand_find(const gci_overlay_peer *p, unsigned strand)
@@ -230,10 +229,11 @@ static void strand_answers(gci_overlay *o, gci_link *link, int64_t now)
     size_t backlog = link->broken ? 0 : o->sys->backlog(o->sys, link->fd);
     uint64_t there = link->handed - gci_min(link->handed, backlog);
     o->stats->system_calls++;
-    if (there < link->mark)
+    if (there < link->mark || link->broken)
         return;
-    if (link->mark > 0)
-        link->slow = gci_max64(now - link->marked_at, link->slow - link->slow / 8);
+    int64_t took = link->mark > 0 ? now - link->marked_at : link->busy && backlog == 0 ? STRAND_COMPARE : 0;
+    if (took > 0)
+        link->slow = gci_max64(took, link->slow - link->slow / 8);
     link->mark = backlog > 0 ? link->handed : 0;
     link->marked_at = now;
 }
@@ -276,7 +276,7 @@ static bool strands_of_pair_compare(gci_overlay *o, int peer, int64_t now)
     for (gci_link *link = p->own; link; link = strand_next(p, link)) {
         strand_listen(o, link, now);
         heard_at = gci_max64(heard_at, link->heard_at);
-        doubt |= strand_is_silent(link, now, STRAND_DOUBT);
+        doubt |= strand_is_silent(link, now, strand_patience(link) * 3 / 4);
         works |= link->works;
     }
     for (gci_link *link = p->own; doubt && link; link = strand_next(p, link))

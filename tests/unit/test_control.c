@@ -645,7 +645,8 @@ static void test_strangers(void **state)
     gci_control_connect(j->rank[0].control, GCI_PURPOSE_DATA, 1, 0);
     assert_true(await_news(&j->rank[1], GCI_NEWS_LINK, 0, 1));
     assert_true(await_news(&j->rank[0], GCI_NEWS_LINK, 1, 1));
-    assert_true(atomic_load(&j->rank[1].env.memory_peak) < before + 128 * 1024);
+    /* 128 of them, and as many that have just made place and are freed when the loop comes round */
+    assert_true(atomic_load(&j->rank[1].env.memory_peak) < before + 2 * 128 * (sizeof(gci_conn) + 64));
     for (int i = 0; i < STRANGERS; i++)
         close(fd[i]);
     job_stop(j);

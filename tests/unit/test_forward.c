@@ -388,7 +388,7 @@ static bool up_next(void *user, int dest, unsigned want, size_t most, gci_packet
     } else {
         return false;
     }
-    k->length = (uint32_t)gci_min(s->bytes, most);
+    k->length = (uint32_t)gci_min(gci_max(s->bytes, k->type == GCI_CHUNK), most);      /* a chunk has bytes */
     k->total = k->type == GCI_ENVELOPE ? k->length : 0;
     *data = k->length > 0 ? payload + byte_of(a->rank, dest, k->seq, 0) : NULL;
     *token = s;

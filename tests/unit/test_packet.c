@@ -324,7 +324,7 @@ static gc_request *rendezvous(peer *p, uint32_t length, uint64_t total)
 static void chunk_at_the_wrong_offset(void **state)
 {
     (void)state;
-    static const uint64_t offsets[] = { 0, 999, 1001, 100000, UINT64_C(1) << 63, UINT64_MAX };
+    static const uint64_t offsets[] = { 99901, 100000, 100001, UINT64_C(1) << 63, UINT64_MAX - 99, UINT64_MAX };
     for (size_t i = 0; i < GCI_COUNT(offsets); i++) {
         peer *p = start();
         gc_request *r = rendezvous(p, 1000, 100000);
@@ -344,6 +344,56 @@ static void chunk_beyond_the_message(void **state)
     k.total = 1000;
     k.length = 1001;
     closes(p, &k, r);
+}
+
+static bool grants(const peer *p, uint64_t from, uint32_t to)
+{
+    const gci_packet *grant = last_said(p, GCI_GRANT);
+    return grant->total == from && grant->context == to && grant->tag == 0;
+}
+
+/* As over strands: in an order of chance, some of them twice, and none may be missing in the end. Asked how much has come, the
+ * receiver grants what is missing, hole by hole from the front. */
+static void chunks_in_any_order(void **state)
+{
+    enum { FIRST = 1000, ALL = 100000, PIECE = 900, PIECES = (ALL - FIRST) / PIECE };
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        peer *p = start();
+        gc_request *r = rendezvous(p, FIRST, ALL);
+        int order[PIECES];
+        uint64_t chance = seed << 32;
+        for (int i = 0; i < PIECES; i++) {
+            int at = (int)(gci_mix(chance++) % (uint64_t)(i + 1));
+            order[i] = order[at];
+            order[at] = i;
+        }
+        gci_packet k = peer_packet(p, GCI_CHUNK), again = envelope(p, 0, ALL);
+        k.length = PIECE;
+        again.flags = GCI_FLAG_AGAIN;
+        again.seq = 0;
+        for (int i = 0; i < PIECES; i++)
+            for (int times = 1 + (gci_mix(chance++) % 4 == 0); times > 0; times--) {
+                bool come[PIECES + 1] = { false };
+                int from = 0, to;
+                k.total = FIRST + (uint64_t)order[i] * PIECE;
+                say(p, &k);
+                for (int j = 0; j <= i; j++)
+                    come[order[j]] = true;
+                while (from < PIECES && come[from])
+                    from++;
+                for (to = from; to < PIECES && !come[to];)
+                    to++;
+                if (i + 1 == PIECES)
+                    break;
+                say(p, &again);
+                assert_true(grants(p, FIRST + (uint64_t)from * PIECE, FIRST + (uint32_t)to * PIECE));
+            }
+        assert_done(r, GC_OK, ALL);
+        assert_true(buffer[0] == peer_byte(0, 0) && peer_whole(buffer, ALL));
+        assert_int_equal(last_said(p, GCI_FIN)->seq, 0);
+        stop(p);
+    }
 }
 
 /* The receive is shorter than the message: it is granted no more than it has room for. */
@@ -681,6 +731,7 @@ static void first_is_no_resume(void **state)
     for (int type = GCI_ENVELOPE; type < GCI_TYPES; type++) {
         peer *p = start_with(&setup);
         gci_packet k = peer_packet(p, (enum gci_packet_type)type);
+        k.length = type == GCI_CHUNK;           /* one of no bytes may always come */
         closes(p, &k, NULL);
     }
 }
@@ -977,6 +1028,7 @@ int main(void)
         cmocka_unit_test(payload_beyond_the_window),
         cmocka_unit_test(starving_stays_within_the_budget),
         cmocka_unit_test(chunk_at_the_wrong_offset),
+        cmocka_unit_test(chunks_in_any_order),
         cmocka_unit_test(chunk_beyond_the_message),
         cmocka_unit_test(chunk_beyond_the_receive),
         cmocka_unit_test(huge_message_is_truncated),
