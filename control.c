@@ -1,7 +1,7 @@
 /* control.c: the control thread: its loop, requests from other threads, and how connections to ranks are opened for them.
  * SPDX-License-Identifier: MIT
  *
- * One thread per rank sleeps in one poller on its listening port and its control connections. It alone touches what is in
+ * One thread per rank sleeps in one poller on its listening sockets and its control connections. It alone touches what is in
  * gci_control, but for the inbox and the outcome, which the monitor guards; it holds no lock when it calls on_news.
  * The start is join.c and then mesh.c; life and death, notices and the goodbye are life.c.
  *
@@ -299,7 +299,7 @@ static enum gci_refusal control_judge(gci_control *c, gci_conn *k)
         return GCI_REFUSE_PURPOSE;
     if (k->purpose == GCI_PURPOSE_BACKBONE && !n)
         return GCI_REFUSE_PURPOSE;
-    if (k->purpose != GCI_PURPOSE_DATA && n && gci_life_is_down(c, n))
+    if ((k->purpose == GCI_PURPOSE_CONTROL || k->purpose == GCI_PURPOSE_BACKBONE) && n && gci_life_is_down(c, n))
         return GCI_REFUSE_PURPOSE;
     if (k->purpose >= GCI_PURPOSE_DATA && c->phase == GCI_PHASE_LEAVE)
         return GCI_REFUSE_LEAVING;
@@ -576,8 +576,8 @@ static void control_events(gci_control *c, const gci_event *event, int n)
         if (tag == GCI_TAG_WAKER) {
             c->sys->rest(c->sys, c->waker);
             control_inbox(c);
-        } else if (tag == GCI_TAG_LISTENER) {
-            gci_dial_accept(c);
+        } else if (tag == GCI_TAG_LISTENER || tag == GCI_TAG_UNIX) {
+            gci_dial_accept(c, tag == GCI_TAG_UNIX ? c->unix_listener : c->listener);
         } else if (at < (uint32_t)c->conns && c->conn[at] && c->conn[at]->generation == tag >> 32) {
             gci_conn_event(c, c->conn[at], event[i].events);
         }
@@ -679,6 +679,21 @@ static int control_listen(gci_control *c, const gc_options *options, char text[G
     return GC_ERR_SYSTEM;
 }
 
+/* Processes of this host may come by a Unix socket, too, which is faster. Where there is none they come by TCP. */
+static void control_listen_near(gci_control *c)
+{
+    gci_addr at = { .family = GCI_UNIX, .port = c->listen_at.port };
+    char text[GCI_ADDR_TEXT];
+    int err = c->unix_listener = c->sys->listen(c->sys, &at);
+
+    if (err >= 0 && (err = c->sys->watch(c->sys, c->poller, c->unix_listener, GCI_READ, GCI_TAG_UNIX)) < 0)
+        c->sys->close(c->sys, c->unix_listener);
+    if (err < 0) {
+        c->unix_listener = -1;
+        gci_log(c->env, GC_LOG_DEBUG, "does not listen at %s: %s", gci_addr_text(&at, text), gci_strerrno(err));
+    }
+}
+
 static int control_watch(gci_control *c, char text[GCI_TEXT])
 {
     int err;
@@ -689,6 +704,7 @@ static int control_watch(gci_control *c, char text[GCI_TEXT])
         snprintf(text, GCI_TEXT, "cannot make a poller: %s", gci_strerrno(err));
         return GC_ERR_SYSTEM;
     }
+    control_listen_near(c);
     return GC_OK;
 }
 
@@ -730,7 +746,7 @@ static gci_control *control_new(gci_env *env, const gc_options *options, const g
     c->up = &control_upcalls;
     c->inbox_end = &c->inbox;
     c->outcome = 1;
-    c->poller = c->waker = c->listener = -1;
+    c->poller = c->waker = c->listener = c->unix_listener = -1;
     c->now = c->sys->now(c->sys);
     c->start_seconds = start < 1e6 ? start : 1e6;
     c->start_deadline = c->now + (int64_t)(c->start_seconds * (double)GCI_SECOND);
@@ -750,6 +766,8 @@ static void control_free(gci_control *c)
     gci_dial_flush(c);              /* nothing is open: it only frees */
     if (c->listener >= 0)
         c->sys->close(c->sys, c->listener);
+    if (c->unix_listener >= 0)
+        c->sys->close(c->sys, c->unix_listener);
     if (c->waker >= 0)
         c->sys->close(c->sys, c->waker);
     if (c->poller >= 0)

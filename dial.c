@@ -553,10 +553,20 @@ GCI void gci_dial_flush(gci_control *c)
 
 /* ---- accepting ------------------------------------------------------------------------------------------------------ */
 
+/* At both listening sockets, or not at all. */
+static int accept_watch(gci_control *c, unsigned events)
+{
+    int err = c->sys->watch(c->sys, c->poller, c->listener, events, GCI_TAG_LISTENER);
+
+    if (err >= 0 && c->unix_listener >= 0)
+        err = c->sys->watch(c->sys, c->poller, c->unix_listener, events, GCI_TAG_UNIX);
+    return err;
+}
+
 static void accept_pause(gci_control *c, int64_t until)
 {
-    if (c->sys->watch(c->sys, c->poller, c->listener, 0, GCI_TAG_LISTENER) >= 0)
-        c->accept_at = until;
+    (void)accept_watch(c, 0);       /* at worst one is looked at again at once */
+    c->accept_at = until;
 }
 
 /* Who makes place: the one that has been here longest, a mute one before all others; in a flood any. NULL: nobody. */
@@ -630,11 +640,11 @@ static int accept_one(gci_control *c, int fd, const gci_addr *from)
     return 0;
 }
 
-GCI void gci_dial_accept(gci_control *c)
+GCI void gci_dial_accept(gci_control *c, int listener)
 {
     for (int i = 0; i < STRANGERS_MAX && accept_room(c); i++) {
         gci_addr from = { 0 };
-        int fd = c->sys->accept(c->sys, c->listener, &from);
+        int fd = c->sys->accept(c->sys, listener, &from);
         if (fd == -EAGAIN)
             return;
         if (fd == -EINTR)
@@ -857,7 +867,7 @@ GCI int64_t gci_dial_timers(gci_control *c)
         if (k && k->stage != GCI_CONN_CLOSED && k->deadline && k->deadline < next)
             next = k->deadline;
     }
-    if (c->accept_at && c->now >= c->accept_at && c->sys->watch(c->sys, c->poller, c->listener, GCI_READ, GCI_TAG_LISTENER) >= 0)
+    if (c->accept_at && c->now >= c->accept_at && accept_watch(c, GCI_READ) >= 0)
         c->accept_at = 0;
     return c->accept_at && c->accept_at < next ? c->accept_at : next;
 }

@@ -83,9 +83,11 @@ enum { GCI_NS_PER_MS = 1000000, GCI_HOST_ID_BYTES = 64, GCI_HOST_NAME_BYTES = 64
 #define GCI_SECOND INT64_C(1000000000)      /* in ns, the unit of every time inside the library */
 #define GCI_FOREVER INT64_MAX
 
-/* An address of either family; in host byte order where it is a number. family 0: none. */
+/* An address; in host byte order where it is a number. GCI_UNIX: a process of this host, by a Unix socket; all there is to it
+ * is the port at which the process listens for TCP. family 0: none. */
+enum { GCI_UNIX = 1 };
 typedef struct gci_addr {
-    uint8_t  family;            /* 0, 4 or 6 */
+    uint8_t  family;            /* 0, 4, 6 or GCI_UNIX */
     uint8_t  ip[16];            /* network order; the first 4 bytes for IPv4 */
     uint16_t port;
     uint32_t scope;             /* IPv6 link-local: interface index */
@@ -134,11 +136,12 @@ struct gci_sys {
                                                                        the same one find too; 0: none, or it is not known */
     int     (*resolve)(gci_sys *, const char *name, uint16_t port, gci_addr *out, int max);   /* how many; name or literal */
 
-    int     (*listen)(gci_sys *, gci_addr *at);                     /* port 0: chosen, and written back. :: takes IPv4 too */
+    int     (*listen)(gci_sys *, gci_addr *at);                     /* port 0: chosen, and written back. :: takes IPv4 too. At
+                                                                       a Unix socket the port is given */
     int     (*adopt)(gci_sys *, int inherited, gci_addr *at);       /* a listening socket that the launcher made */
     int     (*accept)(gci_sys *, int fd, gci_addr *from);           /* -EAGAIN: nobody waits */
     /* Begins; watch for GCI_WRITE. source: this end's address, its port is free, NULL: the kernel chooses. bind: index of the
-     * only interface that is to carry it, 0: any. */
+     * only interface that is to carry it, 0: any. To a Unix socket, -EAGAIN: too many wait there. */
     int     (*connect)(gci_sys *, const gci_addr *to, const gci_addr *source, uint32_t bind);
     int     (*connected)(gci_sys *, int fd);                        /* then: 0, -EINPROGRESS or why not */
     int     (*tune)(gci_sys *, int fd, enum gci_tune, int64_t peer_timeout);
@@ -205,9 +208,9 @@ GCI void  gci_log(gci_env *, int level, const char *format, ...) __attribute__((
 GCI const char *gci_strerrno(int negative_errno);                   /* text of a system error, without locale */
 
 GCI int   gci_addr_parse(const char *text, gci_addr *);             /* "1.2.3.4", "fe80::1%2"; port untouched. GC_ERR_ARG */
-GCI const char *gci_addr_text(const gci_addr *, char text[GCI_ADDR_TEXT]);   /* "1.2.3.4:5", "[::1]:5"; no port if 0 */
+GCI const char *gci_addr_text(const gci_addr *, char text[GCI_ADDR_TEXT]);   /* "1.2.3.4:5", "[::1]:5", "unix:5"; no port if 0 */
 GCI bool  gci_addr_equal(const gci_addr *, const gci_addr *);       /* family and ip */
-GCI bool  gci_addr_is_loopback(const gci_addr *);
+GCI bool  gci_addr_is_loopback(const gci_addr *);                   /* or a Unix socket */
 
 enum { GCI_MAC_BYTES = 32 };
 typedef struct gci_sha256 { uint32_t h[8]; uint64_t bytes; uint8_t block[64]; } gci_sha256;
@@ -806,7 +809,7 @@ typedef struct gci_dial_upcalls {
     void (*closed)(gci_control *, gci_conn *, int err);             /* proven and not handed on; 0: the peer closed */
 } gci_dial_upcalls;
 
-enum gci_tag { GCI_TAG_WAKER = 1, GCI_TAG_LISTENER };    /* of the poller; those of connections are beyond 32 bits */
+enum gci_tag { GCI_TAG_WAKER = 1, GCI_TAG_LISTENER, GCI_TAG_UNIX };  /* of the poller; those of connections are beyond 32 bits */
 enum gci_phase { GCI_PHASE_JOIN, GCI_PHASE_LINK, GCI_PHASE_READY, GCI_PHASE_RUN, GCI_PHASE_QUIESCE, GCI_PHASE_LEAVE,
                  GCI_PHASE_FAILED, GCI_PHASE_END };
 struct gci_control_request;
@@ -832,6 +835,7 @@ struct gci_control {
     int64_t    now, start_deadline, peer_timeout, end_at, look_at;     /* look_at: whether neighbours are silent */
     double     start_seconds, density;
     int        poller, waker, listener;
+    int        unix_listener;   /* for processes of this host; -1: none could be had */
     gci_addr   listen_at;
     int64_t    accept_at;       /* 0: accepting; else paused until then */
     bool       flooded;         /* by strangers: nobody has a right to stay */
@@ -901,7 +905,7 @@ GCI void      gci_dial_end(gci_control *, gci_dial *);          /* NULL is fine;
 GCI bool      gci_dial_hopeless(const gci_dial *);              /* a round is over, and trying again will not help */
 GCI bool      gci_dial_is_desperate(const gci_dial *);          /* there are none but link-local addresses */
 GCI const char *gci_dial_text(gci_control *, const gci_dial *, char text[GCI_TEXT]);    /* each address and its error */
-GCI void      gci_dial_accept(gci_control *);
+GCI void      gci_dial_accept(gci_control *, int listener);
 GCI int64_t   gci_dial_timers(gci_control *);                   /* does what is due; when the next is */
 GCI void      gci_dial_flush(gci_control *);                    /* sends what is queued; frees what has been closed */
 GCI void      gci_conn_event(gci_control *, gci_conn *, unsigned events);

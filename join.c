@@ -293,15 +293,13 @@ static bool join_is_own(const gci_control *c, const gci_addr *a)
 /* Behind all others stand the addresses that this host has, too: rank 0 is reached there only if it is on this host. */
 static void join_own_last(const gci_control *c, gci_goal *goal, int n)
 {
-    gci_goal own[GCI_CANDIDATES_MAX];
-    int others = 0, owns = 0;
-
-    for (int i = 0; i < n; i++)
-        if (join_is_own(c, &goal[i].addr) && !gci_addr_is_loopback(&goal[i].addr))
-            own[owns++] = goal[i];
-        else
-            goal[others++] = goal[i];
-    memcpy(goal + others, own, (size_t)owns * sizeof *own);
+    for (int i = 0, others = 0; i < n; i++) {
+        gci_goal g = goal[i];
+        if (join_is_own(c, &g.addr) && !gci_addr_is_loopback(&g.addr))
+            continue;
+        memmove(goal + others + 1, goal + others, (size_t)(i - others) * sizeof *goal);
+        goal[others++] = g;
+    }
 }
 
 static int join_resolve(gci_control *c, gci_goal out[GCI_CANDIDATES_MAX])

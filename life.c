@@ -675,18 +675,40 @@ static void life_reconnect(gci_control *c)
     }
 }
 
+/* What an address says if nobody, or somebody else, is there. */
+static bool life_is_gone(int err)
+{
+    return err == -ECONNREFUSED || err == GCI_REFUSE_JOB || err == GCI_REFUSE_TO || err == GCI_REFUSE_KEY
+           || err == GCI_REFUSE_STRANGER || err == GCI_REFUSE_RANKS || err == GCI_REFUSE_VERSION;
+}
+
+/* Of a neighbour on this host. Who comes by a Unix socket need not have one to listen at: another process may have taken the
+ * name. But its port is its own, whatever the family. */
+static bool life_left_its_port(const gci_dial *d)
+{
+    bool gone = false;
+
+    for (int i = 0; i < d->n; i++) {
+        int err = d->err[i];
+        if (!gci_addr_is_loopback(&d->goal[i].addr) || d->goal[i].addr.family == GCI_UNIX)
+            continue;
+        if (!life_is_gone(err) && err != -EAFNOSUPPORT && err != -EADDRNOTAVAIL && err != -ENETUNREACH)
+            return false;
+        gone = gone || life_is_gone(err);
+    }
+    return gone;
+}
+
 /* An address of a neighbour that we try to reach again: is that its death? */
 GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
 {
     const gci_addr *at = &d->goal[candidate].addr;
     gci_neighbour *n = gci_life_find(c, d->peer);
-    bool else_there = err == GCI_REFUSE_JOB || err == GCI_REFUSE_TO || err == GCI_REFUSE_KEY || err == GCI_REFUSE_STRANGER
-                      || err == GCI_REFUSE_RANKS || err == GCI_REFUSE_VERSION;
 
-    if (!n || n->conn || !life_running(c) || !n->proven || d->via[0] || !gci_addr_equal(&n->proven_at, at)
-        || n->proven_at.port != at->port)
+    if (!n || n->conn || !life_running(c) || !n->proven || d->via[0] || !life_is_gone(err))
         return;
-    if (err == -ECONNREFUSED || else_there)
+    if (n->proven_at.family == GCI_UNIX ? life_left_its_port(d)
+                                        : gci_addr_equal(&n->proven_at, at) && n->proven_at.port == at->port)
         life_saw(c, d->peer, err == -ECONNREFUSED ? LIFE_REFUSED : LIFE_SOMEBODY_ELSE);
 }
 

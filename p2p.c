@@ -36,6 +36,7 @@ enum {
     WINDOW_LAST = 4 << 20,              /* bytes lent to a peer on demand, at most */
     KIB = 1024,
     WIRE16_MAX = 65535,
+    STREAMS_LONG = 2 * GCI_PACKET_MAX,  /* bytes beyond an envelope: worth a packet that lets them take strands */
     OWING_MAX = 32768,                  /* answers owed to one peer: more than the credits that anybody gives */
     SPANS_MAX = 16384                   /* holes in a message: 1 GiB of chunks under way */
 };
@@ -516,6 +517,15 @@ static void sent_acknowledged(gci_p2p *p2p, gci_pair *p)
         gci_request_done(r, GC_OK);
 }
 
+/* Does a send have chunks that follow their envelope unasked? Since that has come they may take strands, too. */
+static bool pair_streams(const gci_pair *p)
+{
+    for (const gc_request *r = p->open; r; r = r->next)
+        if (r->streams && r->moved < r->limit)
+            return true;
+    return false;
+}
+
 /* What the peer says of itself in every packet. Its limits are noted before anything ends: whoever is told may send more. */
 static int hear(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 {
@@ -537,6 +547,8 @@ static int hear(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         sent_acknowledged(p2p, p);
     if (more && p->starved) {
         p->starved = p->starved_told = false;
+        gci_push(p2p, p);
+    } else if (newly > 0 && pair_streams(p)) {
         gci_push(p2p, p);
     }
     return GC_OK;
@@ -852,6 +864,10 @@ GCI bool gci_packet_end(gci_p2p *p2p, gci_pair *p, const gci_packet *packet, voi
     case GCI_ENVELOPE:
         if (m)
             envelope_end(p2p, p, m);
+        if (packet->flags & GCI_FLAG_STREAMS && p->keep && packet->total - packet->length > STREAMS_LONG) {
+            p->owe_state = true;        /* the sender hears at once that it has come */
+            gci_push(p2p, p);
+        }
         break;
     case GCI_CHUNK:
         if (m && m->recv)

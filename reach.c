@@ -12,10 +12,8 @@
  */
 #include "gridcomm_int.h"
 
-enum {
-    REACH_SSH_MS = 20000,           /* the least patience with ssh, which may have to log in over a bad line */
-    REACH_STRANDS_MAX = 63
-};
+enum { REACH_STRANDS_MAX = 63 };
+#define REACH_SSH (20 * GCI_SECOND)     /* the least patience with ssh, which may have to log in over a bad line */
 
 /* ---- what this process tells of itself -------------------------------------------------------------------------- */
 
@@ -314,7 +312,7 @@ GCI gci_dial *gci_reach_dial(gci_control *c, enum gci_purpose purpose, int rank,
 
     if (gci_reach_by_ssh(c, c->place.rank, rank, destination)) {
         *candidates = 1;
-        patience = gci_max64(patience, REACH_SSH_MS * (int64_t)GCI_NS_PER_MS);
+        patience = gci_max64(patience, REACH_SSH);
         return gci_dial_ssh(c, purpose, rank, destination, c->table.card[rank].port,
                             deadline_known ? c->now + patience : GCI_FOREVER);
     }

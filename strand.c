@@ -133,8 +133,8 @@ GCI void gci_strands_tear_down(gci_overlay *o, int peer)
         any = true;
         strand = o->peer[peer].strands;
     }
-    if (any)
-        o->up.strand_down(o->user, peer);
+    if (any && !o->peer[peer].own->broken)
+        o->up.strand_down(o->user, peer);       /* else the way goes down in a moment */
 }
 
 GCI void gci_strands_cut(gci_overlay *o, int peer)

@@ -47,6 +47,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,6 +57,7 @@ enum {
     SYS_EVENTS = 64,                /* events fetched per epoll call: 768 bytes of stack; what is left comes next time */
     SYS_IOV = 1024,                 /* IOV_MAX of Linux; beyond it sendmsg fails instead of sending what it can */
     SYS_UNSENT = 128 * 1024,        /* bytes that may wait in a data socket: a short message waits for no more than these */
+    SYS_LOCAL_BUFFER = 80 * 1024,   /* bytes; the kernel doubles it, and counts what it spends itself. Nothing else bounds them */
     SYS_KEEPALIVE_PROBES = 3,       /* so one or two lost probes kill no peer */
     SYS_KEEPALIVE_MAX = 32767,      /* s; the kernel's limit on idle time and interval */
     SYS_KEEPALIVE_IDLE = 25,        /* s: NATs and firewalls forget what is silent for longer, some after 30 */
@@ -137,10 +139,20 @@ typedef union sys_name {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
+    struct sockaddr_un local;
     struct sockaddr_storage room;
 } sys_name;
 
 static const uint8_t sys_mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+/* In the abstract namespace, which is the network namespace's, as ports are: nothing is left over in a file system, and who
+ * shares ports shares these names. Anybody may take one; the handshake tells who it is. */
+static socklen_t sys_name_local(uint16_t port, sys_name *name)
+{
+    name->local.sun_family = AF_UNIX;
+    int bytes = snprintf(name->local.sun_path + 1, sizeof name->local.sun_path - 1, "gridcomm.%u", (unsigned)port);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)bytes);
+}
 
 /* The bytes of the name, 0 if the address has no family. */
 static socklen_t sys_name_from_addr(const gci_addr *addr, sys_name *name)
@@ -159,7 +171,7 @@ static socklen_t sys_name_from_addr(const gci_addr *addr, sys_name *name)
         name->v6.sin6_scope_id = addr->scope;
         return sizeof name->v6;
     }
-    return 0;
+    return addr->family == GCI_UNIX ? sys_name_local(addr->port, name) : 0;
 }
 
 /* From a name of the length that its family has; family 0 if it is of another. */
@@ -267,8 +279,8 @@ static int sys_set(int fd, int level, int name, int value)
     return setsockopt(fd, level, name, &value, sizeof value) == 0 ? 0 : -errno;
 }
 
-/* Is it the stream of a child (sys_spawn), not a TCP connection? */
-static bool sys_is_pipe(int fd)
+/* Not TCP: a connection within this host, or the stream of a child (sys_spawn). */
+static bool sys_is_local(int fd)
 {
     int domain = 0;
     socklen_t bytes = sizeof domain;
@@ -282,7 +294,7 @@ static void sys_close(gci_sys *sys, int fd)
 {
     (void)sys;
     int child = fd >= 0 ? fcntl(fd, F_GETOWN) : 0;
-    if (child > 1 && sys_is_pipe(fd)) {
+    if (child > 1 && sys_is_local(fd)) {
         struct pollfd ask = {.fd = fd};
         if (poll(&ask, 1, 0) == 0)
             kill(-child, SIGTERM);
@@ -305,9 +317,10 @@ static int sys_own_name(int fd, gci_addr *addr)
 
 static int sys_socket(const gci_addr *addr)
 {
-    if (addr->family != 4 && addr->family != 6)
+    if (addr->family != 4 && addr->family != 6 && addr->family != GCI_UNIX)
         return -EAFNOSUPPORT;
-    int fd = socket(addr->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+    int domain = addr->family == 4 ? AF_INET : addr->family == 6 ? AF_INET6 : AF_UNIX;
+    int fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, domain == AF_UNIX ? 0 : IPPROTO_TCP);
     return fd >= 0 ? fd : -errno;
 }
 
@@ -324,7 +337,8 @@ static int sys_listen_at(const gci_addr *at)
     int err = 0, fd = sys_socket(at);
     if (fd < 0)
         return fd;
-    if (at->port)                   /* a fixed port outlives its last connections; for a free one REUSEADDR halves the choice */
+    /* A fixed port outlives its last connections; for a free one REUSEADDR halves the choice. */
+    if (at->port && at->family != GCI_UNIX)
         err = sys_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (!err && at->family == 6 && sys_is_any(at))
         err = sys_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
@@ -349,7 +363,7 @@ static int sys_listen(gci_sys *sys, gci_addr *at)
         want.family = 4;
         fd = sys_listen_at(&want);
     }
-    if (fd < 0)
+    if (fd < 0 || at->family == GCI_UNIX)
         return fd;
     int err = sys_own_name(fd, at);
     if (err) {
@@ -403,7 +417,9 @@ static int sys_accept(gci_sys *sys, int fd, gci_addr *from)
     while (got < 0 && errno == EINTR);
     if (got < 0)
         return sys_is_lost_caller(errno) ? -EAGAIN : -errno;
-    if (from)
+    if (from && name.any.sa_family == AF_UNIX)
+        *from = (gci_addr){.family = GCI_UNIX};     /* who calls has no name */
+    else if (from)
         sys_addr_from_name(&name.any, from);
     return got;
 }
@@ -469,7 +485,7 @@ static int sys_connected(gci_sys *sys, int fd)
         return -errno;
     sys_addr_from_name(&name.any, &theirs);
     if (!theirs.family)
-        return 0;                   /* a child's stream */
+        return 0;                   /* within this host */
     err = sys_own_name(fd, &mine);
     if (err)
         return err;
@@ -508,15 +524,15 @@ static int sys_tune_keepalive(int fd, int64_t peer_timeout)
 }
 
 /* A data connection does not time out soon: a peer that does not read for an hour is alive, and whether it lives is asked
- * over the control connections. (TCP_USER_TIMEOUT does end a connection to a living peer whose window stays shut.) Its keepalive is
- * there for NATs in between, and to notice that one of them has forgotten the connection (sys_silence); the peer's kernel
- * answers it. */
+ * over the control connections. (TCP_USER_TIMEOUT does end a connection to a living peer whose window stays shut.) Its
+ * keepalive is there for NATs in between, and to notice that one of them has forgotten the connection (sys_silence); the peer's
+ * kernel answers it. Within this host there is nothing to watch over, and the child of a stream minds its connection itself. */
 static int sys_tune(gci_sys *sys, int fd, enum gci_tune how, int64_t peer_timeout)
 {
     (void)sys;
     int err = sys_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    if (err && sys_is_pipe(fd))
-        return 0;                   /* the child minds its connection itself */
+    if (err && sys_is_local(fd))
+        return how == GCI_TUNE_DATA ? sys_set(fd, SOL_SOCKET, SO_SNDBUF, SYS_LOCAL_BUFFER) : 0;
     if (err || how == GCI_TUNE_HANDSHAKE)
         return err;
     if (how == GCI_TUNE_CONTROL)
@@ -1171,6 +1187,11 @@ GCI int gci_addr_parse(const char *text, gci_addr *addr)
 GCI const char *gci_addr_text(const gci_addr *addr, char text[GCI_ADDR_TEXT])
 {
     char ip[INET6_ADDRSTRLEN], scope[12] = "";
+    if (addr->family == GCI_UNIX) {
+        snprintf(text, GCI_ADDR_TEXT, "unix:%u", (unsigned)addr->port);
+        text[addr->port ? strlen(text) : strcspn(text, ":")] = 0;
+        return text;
+    }
     if ((addr->family != 4 && addr->family != 6) ||
         !inet_ntop(addr->family == 4 ? AF_INET : AF_INET6, addr->ip, ip, sizeof ip)) {
         snprintf(text, GCI_ADDR_TEXT, "none");
@@ -1196,7 +1217,7 @@ GCI bool gci_addr_is_loopback(const gci_addr *addr)
     if (addr->family == 4)
         return addr->ip[0] == 127;
     if (addr->family != 6)
-        return false;
+        return addr->family == GCI_UNIX;
     if (memcmp(addr->ip, sys_mapped_prefix, sizeof sys_mapped_prefix) == 0)     /* from a card: a peer may write anything */
         return addr->ip[sizeof sys_mapped_prefix] == 127;
     return memcmp(addr->ip, one, sizeof one) == 0;

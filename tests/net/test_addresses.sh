@@ -241,8 +241,8 @@ part_today() {
     setup 'strict rp_filter' r1,r2 "$MUCH" 'eth0 eth1' ''
     setup 'several addresses on a NIC, some collide' v1,v2,v3 "$SOME" eth0 ' 192\.168\.5'
     setup 'a first NIC that has one address on all hosts' w1,w2,w3 "$SOME" eth1 ' 192\.168\.60'
-    setup 'two NICs on one subnet' b1,b2 "$MUCH" '' ''
-    setup 'two NICs on one subnet, strict rp_filter' b3,b4 "$MUCH" '' ''
+    setup 'two NICs on one subnet' b1,b2 "$MUCH" '' ''      # either answers for both: who takes what is the kernels' business
+    setup 'two NICs on one subnet, strict rp_filter' b3,b4 "$MUCH" eth0 ''
     setup 'two public NICs, one default route' c1,c2 "$MUCH" eth0 ''
     setup 'addresses without a network (/32)' l1,l2,l3 "$SOME" eth0 ''
     setup 'point to point' q1,q2 "$SOME" eth0 ''

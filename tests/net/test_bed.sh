@@ -308,8 +308,8 @@ further() {
 }
 instead() { has o2 ' 10.2.0.77/24 ' ip -o addr show dev eth1 && ! has o2 ' (10.2.0.5|fd02::5)/' ip -o addr show dev eth1; }
 bridges() {
-    has n1 ' 172.17.0.1/16 ' ip -o addr show dev docker0 && has n1 NO-CARRIER ip -o link show docker0 &&
-        has n1 'UP,LOWER_UP.* state UP' ip -o link show virbr0 && $bed bytes "$N" | grep -q '^nic n1 docker0 '
+    has n1 ' 172.17.0.1/16 ' ip -o addr show dev docker0 && ! has n1 LOWER_UP ip -o link show docker0 &&
+        has n1 UP,LOWER_UP ip -o link show virbr0 && $bed bytes "$N" | grep -q '^nic n1 docker0 '
 }
 defaults() {
     has n1 'default via 10.2.0.254 dev eth1 .*metric 100' ip route &&
@@ -331,8 +331,8 @@ cut_nic() { # HOW
         $bed mend "$N" n1/eth0 "$1" && at seen n2 10.1.0.1 7000 10.1.0.2
 }
 carrier() { # what n1 notices of its own cable
-    $bed cut "$N" n1/eth0 link && has n1 NO-CARRIER ip -o link show eth0 && ! has n1 NO-CARRIER ip -o link show eth1 &&
-        $bed mend "$N" n1/eth0 link && ! has n1 NO-CARRIER ip -o link show eth0
+    $bed cut "$N" n1/eth0 link && ! has n1 LOWER_UP ip -o link show eth0 && has n1 LOWER_UP ip -o link show eth1 &&
+        $bed mend "$N" n1/eth0 link && has n1 LOWER_UP ip -o link show eth0
 }
 recorded() {
     $bed record "$N" && at seen n2 10.1.0.1 7000 10.1.0.2 && at seen n2 fd02::1 7002 refused &&

@@ -58,7 +58,7 @@ unset GRIDCOMM_DIRECT GRIDCOMM_LINK_DENSITY
 run 5 '--addresses'; status=$?
 check 'addresses alone' eval '[ $status -eq 0 ] && has "==== addresses" && ! has "==== clusters"'
 check 'this host, once for all its ranks' counts '^ranks 0-4 on [^:]*: .*site' 1
-check 'whose ranks need no network' counts '^ranks 0-4 on [^:]*: among themselves over 127.0.0.1, ::1$' 1
+check 'whose ranks need no network' counts '^ranks 0-4 on [^:]*: among themselves over unix, 127.0.0.1, ::1$' 1
 check 'loopback is not told of as an interface' eval '! has ": lo[:,]"'
 for entry in $(ip -o -4 address show up scope global 2>/dev/null | awk '$4 ~ /\// { print $2 "=" $4 }'); do
     [ "$(cat "/sys/class/net/${entry%%=*}/carrier" 2>/dev/null)" = 1 ] || continue

@@ -109,6 +109,7 @@ void      sim_nic_point_to_point(sim_nic *);            /* with an address of /3
 void      sim_host_route(sim_host *, const char *prefix, sim_nic *);
 void      sim_host_hide_routes(sim_host *, bool on);    /* route() says UNKNOWN */
 void      sim_host_forbid_binding(sim_host *, bool on); /* -EPERM; and route() says UNKNOWN of bound sockets */
+void      sim_host_forbid_unix(sim_host *, bool on);    /* it has no Unix sockets: -EAFNOSUPPORT */
 void      sim_host_strict(sim_host *, bool on);         /* rp_filter 1: IPv4 that comes in where it would not go out is lost */
 void      sim_host_gate(sim_host *, uint64_t gate);     /* what gate() says; else a number per site, 0 without a default route */
 /* Both directions. latency is that of the whole path between hosts of two sites; each direction has its own rate. */
@@ -143,7 +144,7 @@ void sim_rule_add(sim *, const sim_rule *);
 void sim_firewall(sim *, enum sim_verdict (*)(void *user, sim_host *from, sim_host *to, uint16_t port), void *user);
 
 /* Told of each SYN, those sent again too: from which host (a child's: the one it works through), by which NIC (NULL: loopback),
- * to which address and port. One to an address on the link that nobody answers for is told of once. */
+ * to which address and port. One to an address on the link that nobody answers for is told of once. Unix sockets need none. */
 void sim_on_syn(sim *, void (*)(void *user, sim_host *from, sim_nic *, const gci_addr *to), void *user);
 
 /* What becomes of the system call spawn: -ENOSYS without this. The hook looks at argv, and says from which host (such as the

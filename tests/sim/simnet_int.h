@@ -148,7 +148,7 @@ struct sim_host {
     sim_nic  *nics;             /* in the order they were made; loopback is not one of them */
     sim_link  loopback;
     sim_entry *routes;          /* in the order they were made */
-    bool      routes_hidden, no_binding, strict, gate_set;
+    bool      routes_hidden, no_binding, no_unix, strict, gate_set;
     uint64_t  gate;
     sim_sock *listening;
     uint16_t  next_port;

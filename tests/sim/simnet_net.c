@@ -124,6 +124,7 @@ void sim_host_route(sim_host *h, const char *prefix, sim_nic *nic)
 
 void sim_host_hide_routes(sim_host *h, bool on) { h->routes_hidden = on; }
 void sim_host_forbid_binding(sim_host *h, bool on) { h->no_binding = on; }
+void sim_host_forbid_unix(sim_host *h, bool on) { h->no_unix = on; }
 void sim_host_strict(sim_host *h, bool on) { h->strict = on; }
 
 void sim_host_gate(sim_host *h, uint64_t gate)

@@ -13,6 +13,8 @@
  * all of them are sent again at the next tick of a timer that doubles, as TCP's does. Acknowledgements, window updates and
  * handshakes take their latency and no bandwidth; when the way back is cut they are held until it is mended. A connection that a
  * NAT has forgotten is one whose path is cut for ever.
+ *
+ * A Unix socket's stream is one over loopback, but for how it begins: whether anybody listens is known to the caller at once.
  */
 #include "simnet_int.h"
 
@@ -670,7 +672,7 @@ void sim_sock_path_changed(sim_sock *k)
         k->cut_since = k->cut_since < 0 ? s->now : k->cut_since;
         sim_keepalive_arm(s, k);
     } else if (k->cut_since >= 0) {
-        k->heard = sim_probe_time(k) && k->heard < k->cut_since ? k->cut_since : k->heard;     /* probes were answered till then */
+        k->heard = sim_probe_time(k) && k->heard < k->cut_since ? k->cut_since : k->heard;  /* probes had answers till then */
         k->cut_since = -1;
         sim_unschedule(s, &k->watchdog);
         sim_unstick(s, &k->out);
@@ -685,13 +687,13 @@ void sim_sock_path_changed(sim_sock *k)
 static bool sim_is_any(const gci_addr *a)
 {
     static const uint8_t zero[16];
-    return memcmp(a->ip, zero, a->family == 4 ? 4 : 16) == 0;
+    return a->family != GCI_UNIX && memcmp(a->ip, zero, a->family == 4 ? 4 : 16) == 0;
 }
 
 static bool sim_listens_at(const sim_sock *l, const gci_addr *at)
 {
     return l->local.port == at->port && (gci_addr_equal(&l->local, at) ||
-           (sim_is_any(&l->local) && (l->local.family == 6 || l->local.family == at->family)));
+           (sim_is_any(&l->local) && at->family != GCI_UNIX && (l->local.family == 6 || l->local.family == at->family)));
 }
 
 static sim_sock *sim_listener(sim_host *h, const gci_addr *at)
@@ -796,7 +798,7 @@ static void sim_syn_arrives(sim *s, void *what, int64_t unused)
 
 static void sim_syn_seen(sim *s, const sim_sock *k)
 {
-    if (s->syn_seen && !(k->tries && s->tuning.planted == SIM_PLANT_SYN_UNSEEN)) {
+    if (s->syn_seen && k->remote.family != GCI_UNIX && !(k->tries && s->tuning.planted == SIM_PLANT_SYN_UNSEEN)) {
         s->syn_seen(s->syn_user, k->via, k->way->nic, &k->remote);
     }
 }
@@ -827,10 +829,12 @@ static uint16_t sim_port(sim_host *h)
     return port;
 }
 
+/* Unix sockets have names of their own. */
 static bool sim_port_taken(const sim_host *h, const gci_addr *at)
 {
     const sim_sock *l = h->listening;
-    while (l && (l->local.port != at->port || !(sim_is_any(&l->local) || sim_is_any(at) || gci_addr_equal(&l->local, at)))) {
+    while (l && (l->local.port != at->port || (l->local.family == GCI_UNIX) != (at->family == GCI_UNIX) ||
+                 !(sim_is_any(&l->local) || sim_is_any(at) || gci_addr_equal(&l->local, at)))) {
         l = l->next_listening;
     }
     return l != NULL;
@@ -842,6 +846,9 @@ static int sim_listen_at(sim_proc *p, gci_addr *at)
     if (!at->family) {
         at->family = 6;
         memset(at->ip, 0, sizeof at->ip);
+    }
+    if (at->family == GCI_UNIX && h->no_unix) {
+        return -EAFNOSUPPORT;
     }
     if (!sim_is_any(at) && !sim_own_address(h, at)) {
         return -EADDRNOTAVAIL;
@@ -914,12 +921,22 @@ static uint16_t sim_nat_port(sim_nat *nat)
     return port;
 }
 
+/* At a Unix socket it is known at once. */
+static int sim_knock(sim_host *h, const gci_addr *to)
+{
+    const sim_sock *l = h->no_unix ? NULL : sim_listener(h, to);
+    return h->no_unix ? -EAFNOSUPPORT : !l ? -ECONNREFUSED : l->waiting >= h->s->tuning.backlog ? -EAGAIN : 0;
+}
+
 /* via: not NULL for the stream of a child process that connects from there. */
 static int sim_open(sim_proc *p, sim_host *via, const gci_addr *to, const gci_addr *source, uint32_t bound)
 {
     sim *s = p->s;
     sim_way way;
     int code = via ? sim_route_child(p->host, via, to, &way) : sim_route(p->host, to, source, bound, &way);
+    if (code == 0 && to->family == GCI_UNIX) {
+        code = sim_knock(p->host, to);
+    }
     if (code < 0 && code != -EHOSTUNREACH && !via) {
         return code;
     }
@@ -935,7 +952,7 @@ static int sim_open(sim_proc *p, sim_host *via, const gci_addr *to, const gci_ad
     k->via = via ? via : p->host;
     k->remote = *to;
     k->local = way.from;
-    k->local.port = sim_port(k->host);
+    k->local.port = to->family == GCI_UNIX ? 0 : sim_port(k->host);
     k->started = k->used = s->now;
     way.seen.port = way.nat[0] ? sim_nat_port(&way.nat[0]->nat) : k->local.port;
     *k->way = way;
@@ -1009,7 +1026,7 @@ static int64_t sim_sys_silence(gci_sys *sys, int fd)
     const sim_sock *k = sim_sock_get(c, fd, "silence");
     int64_t now = c->s->now, cut = k->cut_since, probe = sim_probe_time(k);
     bool probed = cut >= 0 && (k->out.unsent || (probe && now >= cut + probe));
-    if (k->state != SIM_UP || !k->peer || k->tunnel || (!k->out.unacked && !probed)) {
+    if (k->state != SIM_UP || !k->peer || k->tunnel || k->remote.family == GCI_UNIX || (!k->out.unacked && !probed)) {
         return 0;
     }
     return now - (cut > k->heard ? cut : k->heard);

@@ -30,6 +30,7 @@ typedef struct rank_state {
     gci_news     news[NEWS_MAX];
     int64_t      at[NEWS_MAX], started, asked, ended;
     int          edges, neighbours;     /* of the backbone; this rank's */
+    int          spared;                /* how many ranks have the names that are theirs */
     uint64_t     dice;
     uint32_t     graph;                 /* a hash of it */
     gci_edge     edge[RANKS_MAX * RANKS_MAX / 2];
@@ -39,7 +40,7 @@ typedef struct rank_state {
 typedef struct job {
     sim        *sim;
     uint64_t    seed;
-    int         n, victim;
+    int         n, victim, syns;
     enum fault  fault;
     int64_t     when;           /* of the death, of the cut */
     sim_host   *cut[2], *known[RANKS_MAX];
@@ -887,6 +888,102 @@ static void test_gap(void **state)
     }
 }
 
+/* ---- within a host ---- */
+
+enum near_how { NEAR_UNIX, NEAR_NONE, NEAR_ROBBED, NEAR_HOWS };
+enum { NEAR_RANKS = 5, NEAR_FIRST = 32768, NEAR_NAMES = 16, NEAR_THEFT_S = 4, NEAR_KILL_S = 10 };
+
+/* Two names of each four are taken before the ranks come. Whoever calls there hears nothing; later it is nobody's. */
+static void thief_main(sim_proc *p, void *arg)
+{
+    gci_sys *sys = sim_sys(p);
+    int fd[NEAR_NAMES];
+    (void)arg;
+    for (int i = 0; i < NEAR_NAMES; i++) {
+        fd[i] = sys->listen(sys, &(gci_addr){ .family = GCI_UNIX, .port = (uint16_t)(NEAR_FIRST + 2 * i - i % 2) });
+        assert_true(fd[i] >= 0);
+    }
+    while (sys->now(sys) < NEAR_THEFT_S * GCI_SECOND) {
+        for (int i = 0, from; i < NEAR_NAMES; i++)
+            if ((from = sys->accept(sys, fd[i], NULL)) >= 0)
+                sys->close(sys, from);
+        sim_sleep(p, GCI_NS_PER_MS);
+    }
+    for (int i = 0; i < NEAR_NAMES; i++)
+        sys->close(sys, fd[i]);
+}
+
+static void live_near(rank_state *r)
+{
+    connect_all(r);
+    check(r->job, await(r, linked, 5 * GCI_SECOND), "rank %d has not all links", r->rank);
+    for (int i = 1; i < NEAR_RANKS; i++)
+        r->spared += gci_control_table(r->control)->card[i].port % 4 > 1;
+    sim_sleep(r->proc, (NEAR_KILL_S + 2) * GCI_SECOND - sim_now(r->job->sim));
+}
+
+/* While all live: who has lost somebody tries everything. */
+static void see_near(void *user, sim_host *from, sim_nic *nic, const gci_addr *to)
+{
+    job *j = user;
+    (void)from, (void)nic;
+    j->syns += gci_addr_is_loopback(to) && sim_now(j->sim) < j->when;
+}
+
+static void check_near(job *j, enum near_how how)
+{
+    int spared = j->rank[1].spared;
+    check(j, how == NEAR_UNIX ? !j->syns : j->syns > 0, "way %d: %d SYNs over loopback", how, j->syns);
+    check(j, how != NEAR_ROBBED || (spared > 0 && spared < NEAR_RANKS - 1), "%d were spared", spared);
+    for (int r = 0; r < NEAR_RANKS; r++) {
+        const rank_state *s = &j->rank[r];
+        check(j, s->code == GC_OK, "rank %d: %d %s", r, s->code, s->text);
+        check(j, s->rank == j->victim || count_news(s, GCI_NEWS_DEAD, -1) == 1, "way %d, rank %d: %d deaths", how, r,
+              count_news(s, GCI_NEWS_DEAD, -1));
+        check(j, !count_news(s, GCI_NEWS_DOWN, -1) && !count_news(s, GCI_NEWS_NO_LINK, -1), "way %d, rank %d lost a link", how, r);
+        for (int i = 0; i < s->count; i++)
+            if (s->news[i].kind == GCI_NEWS_DEAD)
+                check(j, s->news[i].rank == j->victim && s->at[i] >= j->when && s->at[i] - j->when < GCI_SECOND / 2,
+                      "way %d, rank %d heard at %lld ms: %s", how, r, (long long)(s->at[i] / GCI_NS_PER_MS), s->news[i].text);
+    }
+}
+
+/* Ranks of one host are linked by Unix sockets, or by TCP where there are none, or where somebody else has their names. What
+ * becomes of those names is no sign of life or death: connections end, and everybody lives, but for him who dies. */
+static void test_near(void **state)
+{
+    (void)state;
+    for (int how = 0; how < NEAR_HOWS; how++)
+        for (int victim = 0; victim < NEAR_RANKS; victim++) {
+            int one = 1;
+            job *j = calloc(1, sizeof *j);
+            assert_non_null(j);
+            j->sim = sim_new(7 + (uint64_t)victim);
+            sim_calm(j->sim);
+            sim_host **host = sim_grid(j->sim, 1, &one, 50000, 125000000, 0, 0);
+            j->n = NEAR_RANKS;
+            j->live = live_near;
+            j->victim = victim;
+            j->when = NEAR_KILL_S * GCI_SECOND;
+            snprintf(j->root, sizeof j->root, "10.1.0.1");
+            sim_host_forbid_unix(*host, how == NEAR_NONE);
+            sim_on_syn(j->sim, see_near, j);
+            if (how == NEAR_ROBBED)
+                sim_spawn(*host, "thief", thief_main, NULL);
+            for (int r = 0; r < NEAR_RANKS; r++) {
+                j->rank[r] = (rank_state){ .job = j, .rank = r, .code = 1 };
+                j->rank[r].proc = sim_spawn(*host, "rank", rank_main, &j->rank[r]);
+            }
+            for (int i = 0; i < 100; i++)
+                sim_at(j->sim, 2 * GCI_SECOND + i * 60 * (int64_t)GCI_NS_PER_MS, reset_some, j, NULL);
+            sim_kill_proc_at(j->rank[victim].proc, j->when);
+            run(j);
+            check_near(j, (enum near_how)how);
+            free(host);
+            end_job(j);
+        }
+}
+
 /* ---- ssh ---- */
 
 typedef struct ssh_world { job *job; sim_host *host[RANKS_MAX]; int spawned, from_a; bool denied; } ssh_world;
@@ -1219,6 +1316,7 @@ int main(void)
         cmocka_unit_test(test_islands),
         cmocka_unit_test(test_only_root),
         cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_near),
         cmocka_unit_test(test_ssh),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_quiesce),

@@ -66,7 +66,7 @@ static int text_of_untidy(gc_comm *world, int rank, int size, void *arg)
     bad += says(text, "ranks 2, 3 on a2: eth1, 100 Mbit/s: 192.168.5.2/24 private\n");
     bad += says(text, "rank 4 on a3: docker0: 172.17.0.1/16 private, also of a1, network forbidden\n");
     if (rank < 2) {
-        bad += says(text, "ranks 0, 1 on a1: among themselves over 127.0.0.1, ::1\n");
+        bad += says(text, "ranks 0, 1 on a1: among themselves over unix, 127.0.0.1, ::1\n");
         bad += says(text, "ranks 0, 1 on a1 - ranks 2, 3 on a2: link eth0 - eth0, 10.1.0.1 to 10.1.0.2: private, stripes\n");
         bad += says(text, "ranks 0, 1 on a1 - ranks 2, 3 on a2: link eth1 - eth1, 192.168.5.1 to 192.168.5.2: private, "
                           "stripes\n");

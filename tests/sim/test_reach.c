@@ -1,8 +1,8 @@
 /* test_reach.c: networks that mislead, simulated: ranks find each other at the right addresses, and knock at no other's door.
  * SPDX-License-Identifier: MIT
  *
- * Each network is built by hand. All its ranks trade a message with each other; rank r listens on port 5000 + r, so each SYN
- * tells whom it was meant for.
+ * Each network is built by hand, but for those drawn at the end (GCT_SEED, GCT_ROUNDS). All its ranks trade a message with each
+ * other; rank r listens on port 5000 + r, so each SYN tells whom it was meant for.
  */
 #include "simnet.h"
 
@@ -22,10 +22,9 @@ typedef struct rank {
     struct world *w;
     int         number;
     sim_proc   *proc;
-    const char *root, *advertise, *interfaces;      /* NULL: as the world says, or none */
-    int         port;                               /* 0: PORT + rank */
+    const char *root, *advertise;       /* NULL: as the world says, or none */
     int         code, failed;
-    int64_t     started, ended;
+    int64_t     started, talked;    /* talked: with everybody, for the first time */
     char        text[GCI_TEXT];
 } rank;
 
@@ -34,7 +33,6 @@ typedef struct world {
     sim_host   *host[RANKS_MAX];        /* of ranks */
     int         ranks;
     const char *root;
-    double      start_timeout;
     bool        bulk;                   /* long messages too, over all links */
     int       (*live)(gc_comm *, rank *);       /* NULL: everybody talks to everybody */
     rank        rank[RANKS_MAX];
@@ -50,7 +48,6 @@ static world *world_new(const char *root)
     sim_calm(w->net);
     sim_tune(w->net)->report = NULL;
     w->root = root;
-    w->start_timeout = 20;
     w->syn = calloc(SYNS_MAX, sizeof *w->syn);
     assert_non_null(w->syn);
     return w;
@@ -92,6 +89,7 @@ static int talk(gc_comm *c, const rank *r, size_t bytes)
 static int live(gc_comm *c, rank *r)
 {
     int err = talk(c, r, 64);
+    r->talked = r->talked ? r->talked : sim_now(r->w->net);
     if (!err && r->w->bulk)
         err = talk(c, r, BULK);
     if (!err && r->w->bulk)             /* by now all links are there */
@@ -105,8 +103,7 @@ static void member(sim_proc *p, void *arg)
     gc_options o = GRIDCOMM_OPTIONS_INIT;
     gc_comm *c;
     char ports[24];
-    int port = r->port ? r->port : PORT + r->number;
-    snprintf(ports, sizeof ports, "%d-%d", port, port);
+    snprintf(ports, sizeof ports, "%d-%d", PORT + r->number, PORT + r->number);
     o.alloc = sim_alloc;
     o.alloc_user = p;
     o.rank = r->number;
@@ -115,8 +112,7 @@ static void member(sim_proc *p, void *arg)
     o.key = "of this job";
     o.ports = ports;
     o.advertise = r->advertise;
-    o.interfaces = r->interfaces;
-    o.start_timeout = r->w->start_timeout;
+    o.start_timeout = 20;
     o.peer_timeout = 5;
     o.error_text = r->text;
     o.error_text_size = sizeof r->text;
@@ -127,7 +123,6 @@ static void member(sim_proc *p, void *arg)
     r->failed = r->w->live ? r->w->live(c, r) : live(c, r);
     int err = gc_finalize(c);
     r->failed = r->failed ? r->failed : err;
-    r->ended = sim_now(r->w->net);
 }
 
 static void see(void *user, sim_host *from, sim_nic *nic, const gci_addr *to)
@@ -400,6 +395,7 @@ static void test_somebody_else(void **state)
         world *w = squatted(what, &s);
         sim_run(w->net);
         assert_works(w, 1200 * GCI_NS_PER_MS);
+        assert_true(w->rank[0].talked - w->rank[0].started < GCI_SECOND);
         assert_true(syns(w, "192.168.9.2", w->host[0], 1) > 0);
         world_free(w);
     }
@@ -469,7 +465,8 @@ static int has_direct_link(gc_comm *c, rank *r)
 {
     char text[4096];
     int err = live(c, r);
-    if (!err && (err = gc_describe(c, "links", "text", text, sizeof text, NULL)) == GC_OK && !strstr(text, ": direct link to rank "))
+    err = err ? err : gc_describe(c, "links", "text", text, sizeof text, NULL);
+    if (!err && !strstr(text, ": direct link to rank "))
         err = GC_ERR_UNREACHABLE;
     return err ? err : gc_barrier(c);
 }
@@ -539,6 +536,30 @@ static int describe_links(gc_comm *c, rank *r)
     return err ? err : live(c, r);
 }
 
+/* Two ranks of one host with a port each are still of one host. */
+static void test_mapped_ports_of_one_host(void **state)
+{
+    (void)state;
+    world *w = world_new("193.175.13.1:5000");
+    sim_site *a = sim_site_new(w->net, "a", 50000), *b = sim_site_new(w->net, "b", 50000);
+    sim_host *inside = lan_host(b, 'b', "192.168.1", 1);
+    add(w, lan_host(a, 'a', "193.175.13", 1));
+    add(w, inside)->advertise = "203.0.113.2:7000";
+    add(w, inside)->advertise = "203.0.113.2:7001";
+    sim_nat_new(b, "203.0.113.2", 0, SIM_REFUSE);
+    sim_nat_hairpin(b, true);
+    sim_nat_forward(b, 7000, inside, PORT + 1);
+    sim_nat_forward(b, 7001, inside, PORT + 2);
+    sim_wan(a, b, 5000000, 100 * MEGABIT);
+    w->bulk = true;
+    w->live = interrupted;
+    spawn(w);
+    sim_run(w->net);
+    assert_works(w, 5 * GCI_SECOND);
+    assert_int_equal(syns(w, "203.0.113.2", inside, -1), 0);
+    world_free(w);
+}
+
 /* An address that the host does have, advertised: it still stands in its network, and is no worse for it. */
 static void test_advertised_own(void **state)
 {
@@ -552,6 +573,27 @@ static void test_advertised_own(void **state)
     spawn(w);
     sim_run(w->net);
     assert_works(w, GCI_SECOND);
+    world_free(w);
+}
+
+/* ---- families ------------------------------------------------------------------------------------------------------------- */
+
+/* So many that rank 0 would have one fetch the table from another, but it has both families and they have one each. */
+static void test_families_of_many(void **state)
+{
+    (void)state;
+    world *w = world_new("10.1.0.1:5000,[2001:db8:1::1]:5000");
+    sim_site *a = sim_site_new(w->net, "a", 50000);
+    sim_nic_address(sim_host_nic(add(w, lan_host(a, 'a', "10.1.0", 1))->w->host[0], 0), "2001:db8:1::1/64", 0);
+    for (int i = 2; i <= RANKS_MAX; i++) {
+        char address[ADDRESS], name[ADDRESS];
+        snprintf(address, sizeof address, i / 16 % 2 ? "2001:db8:1::%d/64" : "10.1.0.%d/24", i);
+        snprintf(name, sizeof name, "a%d", i);
+        add(w, sim_host_new(a, name, address, 1000 * MEGABIT));
+    }
+    spawn(w);
+    sim_run(w->net);
+    assert_works(w, 8 * GCI_SECOND);
     world_free(w);
 }
 
@@ -616,6 +658,84 @@ static void test_nothing_between(void **state)
     world_free(w);
 }
 
+/* ---- whatever there may be ------------------------------------------------------------------------------------------------ */
+
+/* A card on one of a few networks. The number of the network says little of which one it is, that of the host not always more. */
+static void draw_nic(world *w, sim_host *h, int host, int i)
+{
+    char net[ADDRESS], nic[ADDRESS], address[64];
+    uint64_t dice = sim_random(w->net);
+    int number = (int)(dice % 3), which = (int)(dice / 3 % 3), own = dice / 9 % 4 ? host + 1 : 1;
+    snprintf(net, sizeof net, "net %d", which);
+    snprintf(nic, sizeof nic, "eth%d", i);
+    switch (dice / 36 % 6) {
+    case 0: snprintf(address, sizeof address, "192.168.%d.%d/24", number, own); break;
+    case 1: snprintf(address, sizeof address, "fd00:%d::%d/64", number, own); break;
+    case 2: snprintf(address, sizeof address, "fe80::%d:%d/64", i, own); break;
+    case 3: snprintf(address, sizeof address, "2001:db8:%d::%d/64", number, own); break;
+    case 4: snprintf(address, sizeof address, "198.18.%d.%d/24", number, own); break;
+    default:
+        snprintf(address, sizeof address, "172.17.0.1/16");
+        snprintf(net, sizeof net, "bridge of %d", host);
+    }
+    sim_nic *n = sim_nic_new(h, nic, sim_net_new(w->net, net, 50000), address, (1 + (int)(dice / 216 % 10)) * 100 * MEGABIT);
+    if (dice / 2160 % 4 == 0) {
+        snprintf(address, sizeof address, "10.77.%d.%d/24", which, own);
+        sim_nic_address(n, address, 0);
+    }
+    if (dice / 8640 % 8 == 0)
+        sim_nic_cut(n);
+}
+
+static world *draw(uint64_t seed)
+{
+    world *w = world_new("10.1.0.1:5000");
+    sim_free(w->net);
+    w->net = sim_new(seed);
+    sim_calm(w->net);
+    sim_site *site[2] = { sim_site_new(w->net, "a", 50000), sim_site_new(w->net, "b", 50000) };
+    bool nat = sim_random(w->net) % 2;
+    int hosts = 2 + (int)(sim_random(w->net) % 5);
+    for (int i = 0; i < hosts; i++) {
+        int s = (int)(sim_random(w->net) % 2);
+        sim_host *h = lan_host(site[s], s ? 'b' : 'a', s ? "10.2.0" : "10.1.0", i + 1);
+        for (int nics = (int)(sim_random(w->net) % 4), k = 1; k <= nics; k++)
+            draw_nic(w, h, i, k);
+        for (int ranks = 1 + (sim_random(w->net) % 4 == 0); ranks > 0; ranks--)
+            add(w, h);
+        if (i == 0 && s)
+            w->root = "10.2.0.1:5000";
+        if (sim_random(w->net) % 3 == 0)
+            sim_host_gate(h, 0);
+        sim_host_strict(h, sim_random(w->net) % 3 == 0);
+        sim_host_hide_routes(h, sim_random(w->net) % 4 == 0);
+        sim_host_forbid_binding(h, sim_random(w->net) % 4 == 0);
+    }
+    sim_wan(site[0], site[1], 5000000, 100 * MEGABIT);
+    if (nat)                                /* before the site that rank 0 is not in */
+        sim_nat_new(site[w->root[3] == '1'], "203.0.113.9", 0, SIM_DROP);
+    w->bulk = sim_random(w->net) % 2;
+    return w;
+}
+
+/* The LANs do connect everybody; all else may or may not. */
+static void test_drawn(void **state)
+{
+    const char *seed = getenv("GCT_SEED"), *rounds = getenv("GCT_ROUNDS");
+    uint64_t first = seed ? strtoull(seed, NULL, 0) : 1, count = rounds ? strtoull(rounds, NULL, 0) : 12;
+    (void)state;
+    for (uint64_t i = 0; i < count; i++) {
+        world *w = draw(first + i);
+        spawn(w);
+        int verdict = sim_run(w->net);
+        for (int r = 0; r < w->ranks; r++)
+            if (verdict || w->rank[r].code || w->rank[r].failed || w->rank[r].started > 8 * GCI_SECOND)
+                print_error("GCT_SEED=%llu GCT_ROUNDS=1: verdict %d\n", (unsigned long long)(first + i), verdict);
+        assert_works(w, 8 * GCI_SECOND);
+        world_free(w);
+    }
+}
+
 /* ---- main ----------------------------------------------------------------------------------------------------------------- */
 
 int main(void)
@@ -624,7 +744,9 @@ int main(void)
         cmocka_unit_test(test_bridges), cmocka_unit_test(test_bridges_of_many), cmocka_unit_test(test_labs),
         cmocka_unit_test(test_labs_without_gates), cmocka_unit_test(test_somebody_else), cmocka_unit_test(test_link_local),
         cmocka_unit_test(test_only_where_it_was_joined), cmocka_unit_test(test_moved), cmocka_unit_test(test_mapped_port),
-        cmocka_unit_test(test_advertised_own), cmocka_unit_test(test_nothing_between),
+        cmocka_unit_test(test_mapped_ports_of_one_host), cmocka_unit_test(test_advertised_own),
+        cmocka_unit_test(test_families_of_many), cmocka_unit_test(test_nothing_between),
+        cmocka_unit_test(test_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

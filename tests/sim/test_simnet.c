@@ -615,6 +615,76 @@ static int scenario_refused(uint64_t seed, enum sim_planted bug)
     return scene_end(t);
 }
 
+/* ---- Unix sockets: within a host, beside the TCP port of that number; who is not let in hears so at once ---- */
+
+static void near_stranger(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    gci_sys *sys = sim_sys(p);
+    sim_sleep(p, 500 * MS);
+    CHECK(t, sys->connect(sys, &(gci_addr){ .family = GCI_UNIX, .port = PORT }, NULL, 0) == -ECONNREFUSED);
+}
+
+static void near_transfer(scene *t, gci_sys *sys, int client, int server)
+{
+    uint8_t out[3000], in[3000];
+    memset(out, 7, sizeof out);
+    int64_t begin = sys->now(sys);
+    CHECK(t, send_all(sys, client, out, sizeof out) == sizeof out);
+    CHECK(t, recv_all(sys, server, in, sizeof in) == sizeof in && memcmp(in, out, sizeof in) == 0);
+    CHECK(t, NEAR(sys->now(sys) - begin, 0, MS));
+    CHECK(t, sys->silence(sys, client) == 0);
+    sys->close(sys, client);
+    CHECK(t, recv_all(sys, server, in, 1) == 0);
+    sys->close(sys, server);
+}
+
+static void near_host(sim_proc *p, void *arg)
+{
+    enum { BACKLOG = 2 };
+    scene *t = arg;
+    gci_sys *sys = sim_sys(p);
+    gci_addr near = { .family = GCI_UNIX, .port = PORT }, from = { .family = 9 }, far = { .family = 4, .ip = { 10, 1, 0, 1 }, .port = PORT };
+    int code = 0, fd[BACKLOG + 1], tcp = listen_on(sys, PORT);
+    CHECK(t, sys->connect(sys, &near, NULL, 0) == -ECONNREFUSED);
+    int listener = sys->listen(sys, &near);
+    CHECK(t, listener >= 0 && near.port == PORT && sys->listen(sys, &near) == -EADDRINUSE);
+    int client = connect_from(sys, &near, NULL, 0, &code);
+    CHECK(t, client >= 0 && code == 0);
+    wait_for(sys, listener, GCI_READ, GCI_FOREVER);
+    int server = sys->accept(sys, listener, &from);
+    for (; server == -EAGAIN; server = sys->accept(sys, listener, &from)) {
+    }
+    CHECK(t, server >= 0 && from.family == GCI_UNIX && from.port == 0 && sys->accept(sys, tcp, NULL) == -EAGAIN);
+    near_transfer(t, sys, client, server);
+    CHECK(t, sys->connect(sys, &near, &far, 0) == -EAFNOSUPPORT);
+    sim_sleep(p, GCI_SECOND);
+    sim_tune(t->s)->backlog = BACKLOG;
+    for (int i = 0; i <= BACKLOG; i++) {
+        fd[i] = sys->connect(sys, &near, NULL, 0);
+        sim_sleep(p, MS);
+    }
+    CHECK(t, fd[BACKLOG - 1] >= 0 && fd[BACKLOG] == -EAGAIN);
+    sim_host_forbid_unix(sim_proc_host(p), true);
+    CHECK(t, sys->connect(sys, &near, NULL, 0) == -EAFNOSUPPORT);
+    near.port++;
+    CHECK(t, sys->listen(sys, &near) == -EAFNOSUPPORT);
+    for (int i = 0; i < BACKLOG; i++) {
+        sys->close(sys, fd[i]);
+    }
+    sys->close(sys, listener);
+    sys->close(sys, tcp);
+}
+
+static int scenario_near(uint64_t seed, enum sim_planted bug)
+{
+    scene *t = scene_new(seed, bug);
+    sim_spawn(t->host[0], "host", near_host, t);
+    sim_spawn(t->host[1], "stranger", near_stranger, t);
+    CHECK(t, sim_run(t->s) == SIM_OK);
+    return scene_end(t);
+}
+
 /* ---- silence: only control connections find out, a mended cut loses nothing, the stopped live ---- */
 
 static void silent_server(sim_proc *p, void *arg)
@@ -671,6 +741,42 @@ static int scenario_silence(uint64_t seed, enum sim_planted bug)
     CHECK(t, t->time[1] == 5 * GCI_SECOND);
     CHECK(t, t->code[0] == -ETIMEDOUT);
     CHECK(t, NEAR(t->time[0], 33 * GCI_SECOND, MS));
+    return scene_end(t);
+}
+
+/* What is sent to a dead host starts the time-out anew; and one that is made shorter meanwhile is looked at with the next try. */
+static void late_client(sim_proc *p, void *arg)
+{
+    scene *t = arg;
+    gci_sys *sys = sim_sys(p);
+    uint8_t byte = 0;
+    int code, fd[2];
+    for (int i = 0; i < 2; i++) {
+        fd[i] = connect_to(sys, "a1", PORT, &code);
+        sys->tune(sys, fd[i], GCI_TUNE_CONTROL, 5 * GCI_SECOND);
+    }
+    sim_sleep(p, 6 * GCI_SECOND - sys->now(sys));
+    for (int i = 0; i < 2; i++) {
+        CHECK(t, send_all(sys, fd[i], &byte, 1) == 1);
+    }
+    sim_sleep(p, 1700 * MS);
+    sys->tune(sys, fd[1], GCI_TUNE_CONTROL, 700 * MS);
+    for (int i = 1; i >= 0; i--) {
+        t->code[i] = (int)recv_all(sys, fd[i], &byte, 1);
+        t->time[i] = sys->now(sys);
+        sys->close(sys, fd[i]);
+    }
+}
+
+static int scenario_late(uint64_t seed, enum sim_planted bug)
+{
+    scene *t = scene_new(seed, bug);
+    sim_spawn(t->host[0], "server", silent_server, t);
+    sim_spawn(t->host[2], "client", late_client, t);
+    sim_kill_host_at(t->host[0], 5 * GCI_SECOND);
+    CHECK(t, sim_run(t->s) == SIM_OK);
+    CHECK(t, t->code[0] == -ETIMEDOUT && NEAR(t->time[0], 11 * GCI_SECOND, 10 * MS));
+    CHECK(t, t->code[1] == -ETIMEDOUT && NEAR(t->time[1], 9400 * MS, 500 * MS));   /* after 0.2, 0.6, 1.4, 3.0 s and round trips */
     return scene_end(t);
 }
 
@@ -1885,8 +1991,8 @@ typedef int scenario(uint64_t seed, enum sim_planted);
 static const struct { const char *name; scenario *run; } scenarios[] = {
     { "streams", scenario_streams }, { "times", scenario_times }, { "sharing", scenario_sharing }, { "wide", scenario_wide_sharing }, { "polling", scenario_polling },
     { "window", scenario_window },
-    { "ends", scenario_ends }, { "reset", scenario_reset }, { "refused", scenario_refused }, { "silence", scenario_silence },
-    { "cut", scenario_cut }, { "one way", scenario_one_way }, { "one way silence", scenario_one_way_silence }, { "nat", scenario_nat },
+    { "ends", scenario_ends }, { "reset", scenario_reset }, { "refused", scenario_refused }, { "near", scenario_near }, { "silence", scenario_silence },
+    { "late", scenario_late }, { "cut", scenario_cut }, { "one way", scenario_one_way }, { "one way silence", scenario_one_way_silence }, { "nat", scenario_nat },
     { "rules", scenario_rules }, { "forget", scenario_forget }, { "aimed", scenario_aimed }, { "children", scenario_children },
     { "routes", scenario_routes }, { "collisions", scenario_collisions }, { "detour", scenario_detour },
     { "asking", scenario_asking }, { "downs", scenario_downs }, { "cut NIC", scenario_cut_nic }, { "SYNs", scenario_syns },

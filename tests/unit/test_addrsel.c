@@ -417,7 +417,8 @@ static const setup setups[] = {
       "b: eth0 203.0.113.1/24; eth1 10.0.0.2/24" }, .ask = ASK_NOBODY, .seen = { "eth1=10.0.0.2 eth0~203.0.113.1", NULL } },
     { "a kernel that does not tell", { "a: eth0 198.51.100.1/24; eth1 10.0.0.1/24",
       "b: eth0 203.0.113.1/24; eth1 10.0.0.2/24" }, .ask = ASK_IN_VAIN, .seen = { "eth1=10.0.0.2 eth0~203.0.113.1", NULL } },
-    { "the same host", { "a: eth0 10.0.0.1/24", "a: eth0 10.0.0.1/24" }, .seen = { "+127.0.0.1 +::1", "+127.0.0.1 +::1" } },
+    { "the same host", { "a: eth0 10.0.0.1/24", "a: eth0 10.0.0.1/24" }, .seen = { "+unix +127.0.0.1 +::1",
+      "+unix +127.0.0.1 +::1" } },
 };
 
 static gci_route_answer bound_only(gci_sys *sys, const gci_addr *to, uint32_t bound)

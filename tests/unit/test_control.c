@@ -30,12 +30,13 @@ enum { RANKS_MAX = 64, NEWS_MAX = 512, LIMIT_S = 20 };
 typedef struct counted_sys {
     gci_sys     sys;                /* first: the functions are given this */
     atomic_int *sends;
+    bool        no_unix;            /* as in a sandbox that forbids Unix sockets */
 } counted_sys;
 
 typedef struct rank_state {
     struct job  *job;
     int          rank, code;
-    bool         started, skip;
+    bool         started, skip, no_unix;
     double       start_timeout, peer_timeout, took;
     const char  *key;
     int          ranks;             /* the size that it believes */
@@ -114,6 +115,17 @@ static ssize_t counted_send(gci_sys *sys, int fd, const struct iovec *part, int 
     return sent;
 }
 
+static int counted_listen(gci_sys *sys, gci_addr *at)
+{
+    return at->family == GCI_UNIX && ((counted_sys *)sys)->no_unix ? -EAFNOSUPPORT : gci_sys_real()->listen(gci_sys_real(), at);
+}
+
+static int counted_connect(gci_sys *sys, const gci_addr *to, const gci_addr *source, uint32_t bind)
+{
+    bool never = to->family == GCI_UNIX && ((counted_sys *)sys)->no_unix;
+    return never ? -EAFNOSUPPORT : gci_sys_real()->connect(gci_sys_real(), to, source, bind);
+}
+
 static job *job_new(int n)
 {
     job *j = calloc(1, sizeof *j);
@@ -143,8 +155,10 @@ static void *start_one(void *arg)
     place.key_bytes = strlen(r->key);
     memcpy(place.key, r->key, place.key_bytes);
     snprintf(place.cluster, sizeof place.cluster, "site%d/rack%d", r->rank % 3, r->rank % 2);
-    r->counted = (counted_sys){ *gci_sys_real(), &r->job->sends[r->rank] };
+    r->counted = (counted_sys){ *gci_sys_real(), &r->job->sends[r->rank], r->no_unix };
     r->counted.sys.send = counted_send;
+    r->counted.sys.listen = counted_listen;
+    r->counted.sys.connect = counted_connect;
     gci_env_init(&r->env, &r->counted.sys, NULL);
     r->env.rank = r->rank;
     r->code = gci_control_start(&r->control, &r->env, &o, &place, on_news, r, r->text);
@@ -325,6 +339,131 @@ static void test_left(void **state)
         }
     job_stop(j);
     job_free(j);
+}
+
+/* ---- Unix sockets within a host ---------------------------------------------------------------------------------------- */
+
+static int domain_of(int fd)
+{
+    int domain = -1;
+    socklen_t bytes = sizeof domain;
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes), 0);
+    return domain;
+}
+
+/* By what the link of the pair is made that the first of the two opens. */
+static int linked_by(job *j, int from, int to)
+{
+    gci_control_connect(j->rank[from].control, GCI_PURPOSE_DATA, to, 0);
+    assert_true(await_news(&j->rank[from], GCI_NEWS_LINK, to, 1) && await_news(&j->rank[to], GCI_NEWS_LINK, from, 1));
+    int domain = domain_of(link_of(&j->rank[from], to));
+    assert_int_equal(domain == AF_UNIX, domain_of(link_of(&j->rank[to], from)) == AF_UNIX);
+    assert_int_equal(exchange(&j->rank[from], to, 7, link_of(&j->rank[to], from)), 7);
+    assert_int_equal(exchange(&j->rank[to], from, 8, link_of(&j->rank[from], to)), 8);
+    return domain;
+}
+
+static void test_by_unix_sockets(void **state)
+{
+    job *j = job_start(3);
+    (void)state;
+    for (int a = 0; a < 3; a++)
+        assert_int_equal(linked_by(j, a, (a + 1) % 3), AF_UNIX);
+    job_stop(j);
+    job_free(j);
+}
+
+/* Rank 1 can have none, the others would. */
+static void test_without_unix_sockets(void **state)
+{
+    job *j = job_new(3);
+    (void)state;
+    j->rank[1].no_unix = true;
+    job_begin(j);
+    job_wait(j);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(j->rank[r].code, GC_OK);
+    assert_int_not_equal(linked_by(j, 0, 1), AF_UNIX);
+    assert_int_not_equal(linked_by(j, 1, 2), AF_UNIX);
+    assert_int_equal(linked_by(j, 2, 0), AF_UNIX);
+    job_stop(j);
+    job_free(j);
+}
+
+/* Somebody else has the name of rank 0's socket: he does not answer, or has no room, or hangs up, or talks nonsense. */
+enum thief { MUTE, FULL, HANGS_UP, TALKS, THIEVES };
+typedef struct theft { enum thief how; int listener, waits[8], waiting; pthread_t thread; atomic_int over, callers; } theft;
+
+static void *steal(void *arg)
+{
+    static const char nonsense[] = "HTTP/1.1 400 Bad Request\r\nServer: another one\r\nContent-Length: 0\r\n\r\n";
+    theft *t = arg;
+    struct pollfd p = { .fd = t->listener, .events = POLLIN };
+    int kept[256], n = 0;
+    while (!atomic_load(&t->over)) {
+        if (poll(&p, 1, 10) != 1 || n == (int)GCI_COUNT(kept))
+            continue;
+        int fd = accept(t->listener, NULL, NULL);
+        atomic_fetch_add(&t->callers, 1);
+        if (t->how == TALKS)
+            (void)!send(fd, nonsense, sizeof nonsense - 1, MSG_NOSIGNAL);
+        if (t->how == MUTE)
+            kept[n++] = fd;
+        else
+            close(fd);
+    }
+    while (n > 0)
+        close(kept[--n]);
+    return NULL;
+}
+
+static void theft_begin(theft *t, enum thief how, int port)
+{
+    gci_addr at = { .family = GCI_UNIX, .port = (uint16_t)port };
+    *t = (theft){ .how = how, .listener = gci_sys_real()->listen(gci_sys_real(), &at) };
+    assert_true(t->listener >= 0);
+    if (how == FULL) {              /* one waits, and nobody is ever let in */
+        assert_int_equal(listen(t->listener, 0), 0);
+        while ((t->waits[t->waiting] = gci_sys_real()->connect(gci_sys_real(), &at, NULL, 0)) >= 0)
+            assert_true(++t->waiting < (int)GCI_COUNT(t->waits));
+        return;
+    }
+    assert_int_equal(pthread_create(&t->thread, NULL, steal, t), 0);
+}
+
+static void theft_end(theft *t)
+{
+    atomic_store(&t->over, 1);
+    if (t->how != FULL)
+        pthread_join(t->thread, NULL);
+    while (t->waiting > 0)
+        close(t->waits[--t->waiting]);
+    close(t->listener);
+}
+
+static void test_name_taken(void **state)
+{
+    (void)state;
+    for (int how = 0; how < THIEVES; how++) {
+        job *j = job_new(3);
+        theft t;
+        theft_begin(&t, (enum thief)how, j->port);
+        double begun = seconds();
+        job_begin(j);
+        job_wait(j);
+        for (int r = 0; r < 3; r++)
+            if (j->rank[r].code != GC_OK)
+                fail_msg("thief %d: rank %d: %d %s", how, r, j->rank[r].code, j->rank[r].text);
+        assert_int_not_equal(linked_by(j, 1, 0), AF_UNIX);
+        assert_int_equal(linked_by(j, 0, 2), AF_UNIX);
+        assert_true(seconds() - begun < 3);         /* it costs a try, now and then */
+        assert_true(how == FULL || atomic_load(&t.callers) > 0);
+        job_stop(j);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(count_news(&j->rank[r], GCI_NEWS_DEAD, -1), 0);
+        theft_end(&t);
+        job_free(j);
+    }
 }
 
 /* ---- starts that fail: everybody hears the same reason in time ------------------------------------------------------- */
@@ -612,8 +751,13 @@ static void test_root_killed_during_start(void **state)
 
 /* ---- strangers --------------------------------------------------------------------------------------------------------- */
 
-static int stranger(int port)
+static int stranger(int port, bool by_unix)
 {
+    if (by_unix) {
+        int fd = gci_sys_real()->connect(gci_sys_real(), &(gci_addr){ .family = GCI_UNIX, .port = (uint16_t)port }, NULL, 0);
+        assert_true(fd >= 0);
+        return fd;
+    }
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = { htonl(INADDR_LOOPBACK) } };
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
@@ -621,7 +765,7 @@ static int stranger(int port)
     return fd;
 }
 
-/* 400 strangers: mute, noisy, half a HELLO, and one that drips. Then the job still links, in bounded memory. */
+/* 400 strangers, half of them at the Unix socket: mute, noisy, half a HELLO, and one that drips. Then the job still links, in bounded memory. */
 static void test_strangers(void **state)
 {
     enum { STRANGERS = 400 };
@@ -634,7 +778,7 @@ static void test_strangers(void **state)
     for (size_t i = 0; i < sizeof noise; i++)
         noise[i] = (uint8_t)rand();
     for (int i = 0; i < STRANGERS; i++) {
-        fd[i] = stranger(port);
+        fd[i] = stranger(port, i / 4 % 2);
         if (i % 4 == 1)
             (void)!send(fd[i], noise, sizeof noise, MSG_NOSIGNAL);
         else if (i % 4 == 2)
@@ -660,6 +804,9 @@ int main(void)
         cmocka_unit_test(test_had),
         cmocka_unit_test(test_notices),
         cmocka_unit_test(test_left),
+        cmocka_unit_test(test_by_unix_sockets),
+        cmocka_unit_test(test_without_unix_sockets),
+        cmocka_unit_test(test_name_taken),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_no_root),
         cmocka_unit_test(test_wrong_key),

@@ -167,6 +167,8 @@ static void test_addr_round_trip(void **state)
     char text[GCI_ADDR_TEXT];
     assert_string_equal(gci_addr_text(&(gci_addr){.family = 0}, text), "none");
     assert_string_equal(gci_addr_text(&(gci_addr){.family = 9}, text), "none");
+    assert_string_equal(gci_addr_text(&(gci_addr){.family = GCI_UNIX, .port = 65535}, text), "unix:65535");
+    assert_string_equal(gci_addr_text(&(gci_addr){.family = GCI_UNIX}, text), "unix");
 }
 
 static void test_addr_rejects(void **state)
@@ -226,6 +228,8 @@ static void test_addr_relations(void **state)
     assert_false(gci_addr_is_loopback(&a));
     assert_false(gci_addr_is_loopback(&other));
     assert_false(gci_addr_is_loopback(&(gci_addr){.family = 0, .ip = {127}}));
+    assert_true(gci_addr_is_loopback(&(gci_addr){.family = GCI_UNIX}));
+    assert_int_equal(gci_addr_class(&(gci_addr){.family = GCI_UNIX, .ip = {10}}), GCI_CLASS_NOWHERE);
 }
 
 static void test_put_get(void **state)
@@ -579,6 +583,154 @@ static void test_connection_any_v4(void **state)    { (void)state; connection_wo
 static void test_connection_any_v6(void **state)    { (void)state; connection_works("::", "::1"); }
 static void test_connection_six_v4(void **state)    { (void)state; connection_works("::", "127.0.0.1"); }
 static void test_connection_zero_v4(void **state)   { (void)state; connection_works("0.0.0.0", "127.0.0.1"); }
+
+/* ---- Unix sockets ---- */
+
+static gci_addr near_at(uint16_t port) { return (gci_addr){.family = GCI_UNIX, .port = port}; }
+
+/* A TCP port that is ours, so that its name among the Unix sockets is, too. */
+static int near_listen(int *tcp, gci_addr *at)
+{
+    gci_addr any = {0};
+    *tcp = sys->listen(sys, &any);
+    assert_true(*tcp >= 0);
+    *at = near_at(any.port);
+    int fd = sys->listen(sys, at);
+    expect_flags(fd, true);
+    assert_true(at->family == GCI_UNIX && at->port == any.port);
+    return fd;
+}
+
+static void near_open(pair *p, int *tcp)
+{
+    p->listener = near_listen(tcp, &p->at);
+    assert_int_equal(sys->accept(sys, p->listener, NULL), -EAGAIN);
+    p->client = sys->connect(sys, &p->at, NULL, 0);
+    expect_flags(p->client, true);
+    wait_for(p->client, GCI_WRITE);
+    assert_int_equal(sys->connected(sys, p->client), 0);
+    wait_for(p->listener, GCI_READ);
+    memset(&p->from, GCT_CANARY, sizeof p->from);
+    p->server = sys->accept(sys, p->listener, &p->from);
+    expect_flags(p->server, true);
+    assert_true(p->from.family == GCI_UNIX && p->from.port == 0);
+}
+
+static void test_near(void **state)
+{
+    (void)state;
+    pair p;
+    int tcp;
+    char in[4];
+    struct iovec part = {in, sizeof in};
+    near_open(&p, &tcp);
+    for (int how = GCI_TUNE_HANDSHAKE; how <= GCI_TUNE_DATA; how++)
+        assert_int_equal(sys->tune(sys, p.client, (enum gci_tune)how, GCI_SECOND), 0);
+    expect_transfer(p.client, p.server);
+    expect_transfer(p.server, p.client);
+    assert_int_equal(sys->silence(sys, p.client), 0);
+    assert_int_equal(sys->send(sys, p.client, &part, 1), sizeof in);
+    assert_int_equal(sys->silence(sys, p.client), 0);       /* nor while something is not read */
+    sys->close(sys, p.client);
+    p.client = -1;
+    wait_for(p.server, GCI_READ);                   /* what was sent before the end comes before it */
+    assert_int_equal(sys->recv(sys, p.server, &part, 1), sizeof in);
+    assert_int_equal(sys->recv(sys, p.server, &part, 1), 0);
+    assert_int_equal(sys->send(sys, p.server, &part, 1), -EPIPE);
+    pair_close(&p);
+    sys->close(sys, tcp);
+}
+
+/* What is written and not read is bounded on a data connection, whatever the system's default is: short messages wait for it. */
+static void test_near_full(void **state)
+{
+    (void)state;
+    static char big[1 << 16];
+    struct iovec large = {big, sizeof big};
+    size_t all = 0;
+    pair p;
+    int tcp;
+    near_open(&p, &tcp);
+    assert_int_equal(setsockopt(p.client, SOL_SOCKET, SO_SNDBUF, &(int){4 << 20}, sizeof(int)), 0);
+    assert_int_equal(sys->tune(sys, p.client, GCI_TUNE_DATA, GCI_SECOND), 0);
+    for (ssize_t n; (n = sys->send(sys, p.client, &large, 1)) > 0;)
+        all += (size_t)n;
+    assert_in_range(all, 64 * 1024, 208 * 1024);
+    gci_event event;
+    int poller = sys->poller(sys);
+    assert_int_equal(sys->watch(sys, poller, p.client, GCI_WRITE, 1), 0);
+    assert_int_equal(sys->wait(sys, poller, &event, 1, 0), 0);
+    for (ssize_t n; (n = sys->recv(sys, p.server, &large, 1)) > 0;)
+        all -= (size_t)n;
+    assert_int_equal(all, 0);
+    assert_int_equal(sys->wait(sys, poller, &event, 1, GCT_PATIENCE), 1);      /* there is room again */
+    sys->close(sys, poller);
+    pair_close(&p);
+    sys->close(sys, tcp);
+}
+
+static void test_near_taken_and_refused(void **state)
+{
+    (void)state;
+    int tcp;
+    gci_addr at, source = parsed("127.0.0.1");
+    int listener = near_listen(&tcp, &at);
+    gci_addr again = at;
+    assert_int_equal(sys->listen(sys, &again), -EADDRINUSE);
+    assert_int_equal(sys->connect(sys, &at, &source, 0), -EAFNOSUPPORT);
+    int fd = sys->connect(sys, &at, NULL, 0);
+    assert_true(fd >= 0);
+    sys->close(sys, listener);                      /* whom nobody has accepted is sent away */
+    wait_for(fd, GCI_READ);
+    struct iovec part = {(char[1]){0}, 1};
+    assert_int_equal(sys->recv(sys, fd, &part, 1), -ECONNRESET);
+    sys->close(sys, fd);
+    assert_int_equal(sys->connect(sys, &at, NULL, 0), -ECONNREFUSED);
+    listener = sys->listen(sys, &again);            /* free again */
+    assert_true(listener >= 0);
+    sys->close(sys, listener);
+    sys->close(sys, tcp);
+}
+
+/* Many wait to be accepted; when they are too many for the listener the next is told so at once. */
+static void test_near_many(void **state)
+{
+    (void)state;
+    enum { MANY = 200 };
+    int tcp, fd[MANY], server[MANY], full;
+    gci_addr at, from;
+    int listener = near_listen(&tcp, &at);
+    for (int i = 0; i < MANY; i++) {
+        struct iovec part = {&i, sizeof i};
+        fd[i] = sys->connect(sys, &at, NULL, 0);
+        assert_true(fd[i] >= 0);
+        assert_int_equal(sys->connected(sys, fd[i]), 0);
+        assert_int_equal(sys->send(sys, fd[i], &part, 1), sizeof i);        /* before it is accepted */
+    }
+    for (int i = 0, got = -1; i < MANY; i++) {
+        struct iovec part = {&got, sizeof got};
+        server[i] = sys->accept(sys, listener, &from);
+        assert_true(server[i] >= 0);
+        assert_int_equal(sys->recv(sys, server[i], &part, 1), sizeof got);
+        assert_int_equal(got, i);
+    }
+    assert_int_equal(listen(listener, 1), 0);
+    for (full = 0; full < MANY; full++) {
+        sys->close(sys, fd[full]);
+        if ((fd[full] = sys->connect(sys, &at, NULL, 0)) < 0)
+            break;
+    }
+    assert_true(full < MANY);
+    assert_int_equal(fd[full], -EAGAIN);
+    for (int i = 0; i < MANY; i++) {
+        sys->close(sys, fd[i]);
+        sys->close(sys, server[i]);
+    }
+    sys->close(sys, listener);
+    sys->close(sys, tcp);
+}
+
+/* ---- TCP again ---- */
 
 static void test_listen_taken(void **state)
 {
@@ -1436,6 +1588,10 @@ int main(void)
         cmocka_unit_test(test_connection_any_v6),
         cmocka_unit_test(test_connection_six_v4),
         cmocka_unit_test(test_connection_zero_v4),
+        cmocka_unit_test(test_near),
+        cmocka_unit_test(test_near_full),
+        cmocka_unit_test(test_near_taken_and_refused),
+        cmocka_unit_test(test_near_many),
         cmocka_unit_test(test_listen_taken),
         cmocka_unit_test(test_connect_refused),
         cmocka_unit_test(test_connect_in_progress),
