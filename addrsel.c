@@ -343,7 +343,8 @@ static bool sel_elsewhere(const gci_addrsel *s)
 /* What all addresses of this host mean for one of theirs: the kernel looks for it in a network of its own that has it. */
 static void sel_bar(const gci_addrsel *s, sel_addr *to)
 {
-    bool elsewhere = sel_elsewhere(s), trap = false, rotten = (to->mark & SEL_ROTTEN) != 0;
+    bool elsewhere = sel_elsewhere(s), beside = s->mine.site && s->mine.site == s->theirs.site;
+    bool trap = false, rotten = (to->mark & SEL_ROTTEN) != 0;
     if (to->class != GCI_CLASS_PRIVATE)
         return;
     for (int i = 0; i < s->mine.addrs; i++) {
@@ -358,7 +359,7 @@ static void sel_bar(const gci_addrsel *s, sel_addr *to)
         to->barred = GCI_WHY_COLLISION;
     else if (elsewhere && to->on_link && rotten)
         to->barred = GCI_WHY_OTHER_SITE;
-    else if (elsewhere && to->mark & SEL_SHARED)        /* outside its site it could be either host */
+    else if (!beside && to->mark & SEL_SHARED)          /* outside its site it could be either host */
         to->barred = GCI_WHY_SHARED;
 }
 

@@ -683,14 +683,14 @@ static bool life_is_gone(int err)
 }
 
 /* Of a neighbour on this host. Who comes by a Unix socket need not have one to listen at: another process may have taken the
- * name. But its port is its own, whatever the family. */
+ * name. But its port is its own, at one of the addresses. */
 static bool life_left_its_port(const gci_dial *d)
 {
     bool gone = false;
 
     for (int i = 0; i < d->n; i++) {
         int err = d->err[i];
-        if (!gci_addr_is_loopback(&d->goal[i].addr) || d->goal[i].addr.family == GCI_UNIX)
+        if (d->goal[i].addr.family == GCI_UNIX)
             continue;
         if (!life_is_gone(err) && err != -EAFNOSUPPORT && err != -EADDRNOTAVAIL && err != -ENETUNREACH)
             return false;

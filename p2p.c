@@ -37,6 +37,7 @@ enum {
     KIB = 1024,
     WIRE16_MAX = 65535,
     STREAMS_LONG = 2 * GCI_PACKET_MAX,  /* bytes beyond an envelope: worth a packet that lets them take strands */
+    ISLAND_MAX = 4 * GCI_PACKET_MAX,    /* bytes between holes */
     OWING_MAX = 32768,                  /* answers owed to one peer: more than the credits that anybody gives */
     SPANS_MAX = 16384                   /* holes in a message: 1 GiB of chunks under way */
 };
@@ -320,10 +321,13 @@ static void message_place(gc_message *m, size_t from, size_t to)
     memmove(s->at, s->at + gone, (size_t)s->n * sizeof s->at[0]);
 }
 
-/* The end of the first hole. */
+/* The end of the first hole. A grant costs a round trip: what little is in place between two holes comes again. */
 static size_t message_hole(const gc_message *m, size_t need)
 {
-    return m->ahead && m->ahead->n > 0 ? m->ahead->at[0].from : need;
+    for (int i = 0; m->ahead && i < m->ahead->n; i++)
+        if (m->ahead->at[i].to - m->ahead->at[i].from > ISLAND_MAX)
+            return m->ahead->at[i].from;
+    return need;
 }
 
 /* ---- messages that have come ---------------------------------------------------------------------------------- */

@@ -327,6 +327,8 @@ static const setup setups[] = {
     { "a routed address that two sites have means neither", { "a: eth0 10.1.0.1/24", "b: eth0 10.2.0.1/24",
       "c: eth0 10.2.0.1/24" },
       { "10.2.0.0/24 eth0" }, .site = { 1, 2, 3 }, .seen = { "", NULL, "", NULL } },
+    { "nor does it to one whose site is unknown", { "a: eth0 10.1.0.1/24", "b: eth0 10.2.0.1/24", "c: eth0 10.2.0.1/24" },
+      { "10.2.0.0/24 eth0" }, .site = { 0, 2, 3 }, .seen = { "", NULL, "", NULL } },
     { "several addresses on one interface, some colliding", { "a: eth0 10.9.0.1/16 10.0.0.1/24 172.17.0.1/16",
       "b: eth0 172.17.0.1/16 10.9.0.1/16 10.0.0.2/24 172.17.0.2/16" }, .seen = { "eth0=10.0.0.2", "eth0=10.0.0.1" } },
     { "two NICs on one subnet", { "a: eth0/1000 10.0.0.1/24; eth1/1000 10.0.0.2/24",
