@@ -171,7 +171,8 @@ void gcrun_host_id(char out[GCRUN_HOST_ID]);        /* boot id and network names
 int  gcrun_listen_any(const char *ports, uint16_t *port);
 int  gcrun_listen_loopback(uint16_t *port);
 int  gcrun_connect_loopback(uint16_t port);         /* begins; a negative errno on failure */
-void gcrun_addresses(char out[GCRUN_ADDRS_TEXT]);   /* of this host, best first, commas between; "" if only loopback */
+/* Of this host, best first, commas between; "" if only loopback. interfaces: GRIDCOMM_IF of the job, or NULL. */
+void gcrun_addresses(const char *interfaces, char out[GCRUN_ADDRS_TEXT]);
 
 /* ---- gcrun_tunnel.c ---- */
 

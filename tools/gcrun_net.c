@@ -5,11 +5,11 @@
  * rank runs, so no rank waits for another one's start, and there is no moment at which somebody else could take the port.
  */
 #include "gcrun.h"
+#include "gridcomm_int.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -90,50 +90,42 @@ int gcrun_connect_loopback(uint16_t port)
     return -err;
 }
 
-/* Small is better; negative: not to be told to others. Link-local addresses mean nothing without their interface. */
-static int net_rank_address(const net_name *name)
+/* Small is better: public before private, IPv4 before IPv6, lasting before temporary; negative: not to be told to others.
+ * Link-local addresses mean nothing without their interface. */
+static int net_rank_address(const gci_ifaddr *a)
 {
-    if (name->any.sa_family == AF_INET) {
-        uint32_t a = ntohl(name->v4.sin_addr.s_addr);
-        if (a >> 24 == 127 || a >> 16 == 0xa9fe) return -1;
-        bool private = a >> 24 == 10 || a >> 20 == 0xac1 || a >> 16 == 0xc0a8 || a >> 22 == 0x191;
-        return private ? 2 : 0;
-    }
-    if (name->any.sa_family != AF_INET6) return -1;
-    const struct in6_addr *a = &name->v6.sin6_addr;
-    if (IN6_IS_ADDR_LOOPBACK(a) || IN6_IS_ADDR_LINKLOCAL(a) || IN6_IS_ADDR_V4MAPPED(a)) return -1;
-    return (a->s6_addr[0] & 0xfe) == 0xfc ? 3 : 1;
+    enum gci_class class = gci_addr_class(&a->addr);
+    if (class < GCI_CLASS_PRIVATE || a->flags & (GCI_IF_LOOPBACK | GCI_IF_IDLE)) return -1;
+    bool passing = a->flags & (GCI_IF_DEPRECATED | GCI_IF_TEMPORARY);
+    return (class == GCI_CLASS_PRIVATE ? 4 : 0) + (a->addr.family == 6 ? 2 : 0) + passing;
 }
 
-static void net_append(char out[GCRUN_ADDRS_TEXT], const net_name *name)
+static void net_append(char out[GCRUN_ADDRS_TEXT], const gci_addr *addr)
 {
-    char text[INET6_ADDRSTRLEN];
-    bool v6 = name->any.sa_family == AF_INET6;
-    const void *from = v6 ? (const void *)&name->v6.sin6_addr : (const void *)&name->v4.sin_addr;
+    char text[GCI_ADDR_TEXT];
     size_t used = strlen(out);
-    if (!inet_ntop(name->any.sa_family, from, text, sizeof text)) return;
-    snprintf(out + used, GCRUN_ADDRS_TEXT - used, v6 ? "%s[%s]" : "%s%s", used ? "," : "", text);
+    snprintf(out + used, GCRUN_ADDRS_TEXT - used, addr->family == 6 ? "%s[%s]" : "%s%s", used ? "," : "",
+             gci_addr_text(addr, text));
 }
 
-void gcrun_addresses(char out[GCRUN_ADDRS_TEXT])
+void gcrun_addresses(const char *interfaces, char out[GCRUN_ADDRS_TEXT])
 {
-    struct ifaddrs *list;
-    int told = 0;
+    gci_ifaddr list[GCI_IFADDRS_MAX];
+    char why[GCI_TEXT];                     /* a rank will say it */
+    gci_sys *sys = gci_sys_real();
+    int n = sys->interfaces(sys, list, GCI_IFADDRS_MAX), told = 0;
     out[0] = 0;
-    if (getifaddrs(&list) != 0) return;
-    for (int want = 0; want <= 3; want++) {
-        for (struct ifaddrs *i = list; i && told < NET_ADDRS; i = i->ifa_next) {
-            net_name name;
-            if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) continue;
-            bool v6 = i->ifa_addr->sa_family == AF_INET6;
-            if (!v6 && i->ifa_addr->sa_family != AF_INET) continue;
-            memcpy(&name, i->ifa_addr, v6 ? sizeof name.v6 : sizeof name.v4);
-            if (net_rank_address(&name) != want) continue;
-            net_append(out, &name);
-            told++;
-        }
+    if (n > GCI_IFADDRS_MAX) n = GCI_IFADDRS_MAX;
+    if (n > 0 && interfaces && interfaces[0]) {
+        int kept = gci_if_filter(interfaces, "", list, n, why);
+        if (kept >= 0) n = kept;
     }
-    freeifaddrs(list);
+    for (int want = 0; want < 8; want++)
+        for (int i = 0; i < n && told < NET_ADDRS; i++)
+            if (net_rank_address(&list[i]) == want) {
+                net_append(out, &list[i].addr);
+                told++;
+            }
 }
 
 void gcrun_host_id(char out[GCRUN_HOST_ID])

@@ -182,7 +182,7 @@ static void node_listen(node *n)
         return;
     }
     addresses[0] = 0;
-    if (!n->job.local) gcrun_addresses(addresses);
+    if (!n->job.local) gcrun_addresses(node_job_variable(n, "GRIDCOMM_IF"), addresses);
     gcrun_tunnel_target(n->tunnel, port);
     gcrun_frame_put(&n->out, GCRUN_ROOT, port, addresses, strlen(addresses));
 }

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Random rounds: each has a seed that fixes everything; a round that fails prints it, and GCT_SEED=<that> GCT_ROUNDS=1 has it
- * again. GCT_ROUNDS (default 6) is how many there are. TEST=<word> runs the tests whose name has it. GCT_VERBOSE=1 prints what
+ * again. GCT_ROUNDS (default 20) is how many there are. TEST=<word> runs the tests whose name has it. GCT_VERBOSE=1 prints what
  * was measured, and every round. time limit: 600 s
  *
  * Every byte of every message is checked, and what stands round it. Ranks meet at shared counters rather than by messages.
@@ -59,7 +59,7 @@ struct job {
 };
 
 static uint64_t draw(uint64_t *state, uint64_t below) { return gct_random(state) % below; }
-static int rounds(void) { const char *n = getenv("GCT_ROUNDS"); return n && atoi(n) > 0 ? atoi(n) : 6; }
+static int rounds(void) { const char *n = getenv("GCT_ROUNDS"); return n && atoi(n) > 0 ? atoi(n) : 20; }
 static bool verbose(void) { const char *n = getenv("GCT_VERBOSE"); return n && *n == '1'; }
 static int64_t now(void) { return sim_sys(sim_current())->now(sim_sys(sim_current())); }
 
@@ -95,7 +95,8 @@ static void arrange(struct sim *s, struct sim_proc **procs, int ranks, void *arg
             snprintf(name, sizeof name, "eth%d", n);
             snprintf(net, sizeof net, "net%d", j->one_net ? 1 : n);
             snprintf(address, sizeof address, j->one_net ? "10.20.%d.%d/16" : "10.2%d.0.%d/16", n, r + 1);
-            j->nic[r][n] = sim_nic_new(h, name, sim_net_new(s, net, j->latency[n] ? j->latency[n] : 50000), address, j->rate[r][n]);
+            sim_net *on = sim_net_new(s, net, j->latency[n] ? j->latency[n] : 50000);
+            j->nic[r][n] = sim_nic_new(h, name, on, address, j->rate[r][n]);
         }
     }
     if (j->tune) {
@@ -321,7 +322,7 @@ static void test_broadcast(void **state)
 
 /* ---- a NIC falls silent, or goes down ---- */
 
-/* Both hosts have two NICs. At any time of a transfer of 170 ms one of them does; then all is through soon, whichever link that was. */
+/* Both hosts have two NICs. At any time of a transfer of 170 ms one of them does; all is through soon, whichever link that was. */
 static void silenced(void (*what)(job *, const fault *), int host, int nic, int at_ms, int64_t limit)
 {
     job j = { .bytes = 4 * MIB, .nics = { 2, 2 }, .rate = { { 0, 12500000 }, { 0, 12500000 } }, .faults = 1,
@@ -401,7 +402,8 @@ static void test_comes_back(void **state)
 {
     (void)state;
     for (int i = 0; i < 16; i++) {
-        void (*gone)(job *, const fault *) = i & 1 ? nic_cut : nic_down, (*back)(job *, const fault *) = i & 1 ? nic_mend : nic_up;
+        void (*gone)(job *, const fault *) = i & 1 ? nic_cut : nic_down;
+        void (*back)(job *, const fault *) = i & 1 ? nic_mend : nic_up;
         int host = i >> 1 & 1, nic = i >> 2 & 1;
         job j = { .nics = { 2, 2 }, .rate = { { 0, 12500000 }, { 0, 12500000 } }, .faults = 2, .streams = i >> 3,
                   .fault = { { 20 * MS, gone, host, 0, nic }, { BACK_DOWN_MS * MS, back, host, 0, nic } } };
@@ -452,7 +454,7 @@ static void test_stopped(void **state)
     }
 }
 
-/* After each pause all links begin at once, and one is heard long before the other. That is not silent for as long as it paused. */
+/* After each pause all links begin at once, and one is heard long before the other, whose silence did not begin with the pause. */
 static int after_pauses(gc_comm *world, int rank, int size, void *arg)
 {
     enum { TIMES = 8 };
@@ -477,7 +479,8 @@ static void test_pauses(void **state)
     for (int i = 0; i < 2; i++) {
         job j = { .nics = { 2, 2 }, .rate = { { 0, 12500000 }, { 0, 12500000 } }, .latency = { 0, i ? 75 * MS : 20 * MS },
                   .tune = watch_syns };
-        run(&j, &(gct_spec){ .ranks = 2, .calm = true, .lan_rate = 12500000, .lan_latency = i ? 20 * MS : 75 * MS }, after_pauses);
+        run(&j, &(gct_spec){ .ranks = 2, .calm = true, .lan_rate = 12500000, .lan_latency = i ? 20 * MS : 75 * MS },
+            after_pauses);
     }
 }
 
@@ -749,7 +752,8 @@ static int finish(play *y, pending *p, gc_comm *world)
 static int untouched(pending *p)
 {
     size_t bytes = p->receive ? p->t->room : p->t->bytes;
-    gct_require(!gct_check(p->buf, bytes, p->receive ? p->t->from : p->t->to, -p->id), "message %d: its buffer was written to", p->id);
+    gct_require(!gct_check(p->buf, bytes, p->receive ? p->t->from : p->t->to, -p->id), "the buffer of message %d was written to",
+                p->id);
     return gct_buffer_free(p->buf);
 }
 
@@ -870,7 +874,8 @@ static void draw_faults(job *j, uint64_t *state)
     for (int i = 0; i < n; i++) {
         int a = (int)draw(state, (uint64_t)j->ranks), b = (a + 1 + (int)draw(state, (uint64_t)j->ranks - 1)) % j->ranks;
         int nic = (int)draw(state, (uint64_t)j->nics[a]), what = (int)draw(state, 6);
-        int64_t at = (int64_t)draw(state, (uint64_t)(draw(state, 4) ? 250 : 2000) * MS), until = at + (int64_t)draw(state, 4 * GCI_SECOND);
+        int64_t at = (int64_t)draw(state, (uint64_t)(draw(state, 4) ? 250 : 2000) * MS);
+        int64_t until = at + (int64_t)draw(state, 4 * GCI_SECOND);
         fault *f = &j->fault[j->faults];
         if (what < 2) {
             f[0] = (fault){ at, what ? nic_cut : nic_down, a, b, nic };
@@ -915,7 +920,8 @@ static void draw_world(play *y, uint64_t *state)
         t->sync = draw(state, 8) == 0;
         t->bytes = gci_min(some_bytes(state), left);
         left -= t->bytes;
-        t->room = t->take == TAKE_SHORT ? (size_t)draw(state, t->bytes + 1) : t->bytes + (draw(state, 2) ? 0 : (size_t)draw(state, 100000));
+        t->room = t->bytes + (draw(state, 2) ? 0 : (size_t)draw(state, 100000));
+        t->room = t->take == TAKE_SHORT ? (size_t)draw(state, t->bytes + 1) : t->room;
     }
 }
 
@@ -952,12 +958,14 @@ static void play_round(uint64_t seed)
     draw_faults(&y->j, &state);
     draw_ends(y, &state);
     y->hasty = !y->j.anybody && y->j.survivors == y->j.ranks && draw(&state, 2) == 0;
+    bool losses = y->j.anybody || y->j.survivors < y->j.ranks;
     int failed = gct_job(&(gct_spec){ .ranks = y->j.ranks, .seed = seed, .options = options, .arrange = arrange,
                                       .lan_rate = (int64_t)(1 + draw(&state, 100)) * MB, .calm = draw(&state, 3) == 0,
-                                      .leave_anyhow = y->j.anybody || y->j.survivors < y->j.ranks, .outcome = &y->j.outcome }, playing, y);
+                                      .leave_anyhow = losses, .outcome = &y->j.outcome }, playing, y);
     if (verbose()) {
-        print_message("    seed %llu: %d ranks, %d messages, %d strands, %d faults%s, %.3f s\n", (unsigned long long)seed, y->j.ranks,
-                      y->transfers, y->j.strands[0], y->j.happened, y->j.anybody ? ", errors" : y->j.survivors < y->j.ranks ? ", a death" : "", (double)y->j.outcome.virtual_ns / 1e9);
+        print_message("    seed %llu: %d ranks, %d messages, %d strands, %d faults%s, %.3f s\n", (unsigned long long)seed,
+                      y->j.ranks, y->transfers, y->j.strands[0], y->j.happened, losses ? ", losses" : "",
+                      (double)y->j.outcome.virtual_ns / 1e9);
     }
     test_free(y);
     if (failed) {
@@ -977,10 +985,11 @@ static void test_rounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal_nics), cmocka_unit_test(test_unequal_nics), cmocka_unit_test(test_broadcast), cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_down), cmocka_unit_test(test_reset), cmocka_unit_test(test_comes_back), cmocka_unit_test(test_stopped), cmocka_unit_test(test_pauses),
-        cmocka_unit_test(test_how_many), cmocka_unit_test(test_streams), cmocka_unit_test(test_holes), cmocka_unit_test(test_scarce),
-        cmocka_unit_test(test_rounds) };
+        cmocka_unit_test(test_equal_nics), cmocka_unit_test(test_unequal_nics), cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_cut), cmocka_unit_test(test_down), cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_comes_back), cmocka_unit_test(test_stopped), cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_how_many), cmocka_unit_test(test_streams), cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_scarce), cmocka_unit_test(test_rounds) };
     const char *word = getenv("TEST");
     char filter[64];
     if (word) {

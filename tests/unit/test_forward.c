@@ -242,9 +242,10 @@ static void *node_alloc(void *user, void *old, size_t bytes)
 }
 
 static const gci_sys table_of_calls = {
-    .now = sys_now, .silence = sys_silence, .backlog = sys_backlog, .send = sys_send, .recv = sys_recv, .close = sys_close, .poller = sys_poller,
-    .watch = sys_watch, .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest, .thread = sys_thread, .join = sys_join,
-    .monitor = sys_monitor, .monitor_free = sys_monitor_free, .enter = sys_enter, .leave = sys_leave, .notify = sys_notify
+    .now = sys_now, .silence = sys_silence, .backlog = sys_backlog, .send = sys_send, .recv = sys_recv, .close = sys_close,
+    .poller = sys_poller, .watch = sys_watch, .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest,
+    .thread = sys_thread, .join = sys_join, .monitor = sys_monitor, .monitor_free = sys_monitor_free, .enter = sys_enter,
+    .leave = sys_leave, .notify = sys_notify
 };
 
 /* ---- control --------------------------------------------------------------------------------------------------- */
@@ -1313,7 +1314,7 @@ static void strand_open(void)
     net_run(3);
     assert_non_null(a->o->peer[1].strands);
     assert_non_null(b->o->peer[0].strands);
-    send_to(a, 1, 0, 40, GCI_PACKET_MAX);
+    send_to(a, 1, 0, 40, 60000);
     assert_true(a->o->peer[1].strands->queued > 0 && a->o->peer[1].own->queued > 0);
 }
 
