@@ -27,6 +27,7 @@
 
 enum {
     STRANGERS_MAX = 128,            /* 128 * 0.6 KiB; 64 ranks that start at once find room */
+    ACCEPT_AT_ONCE = STRANGERS_MAX / 2, /* at each of two sockets: who makes place holds memory until the turn of the loop ends */
     STRANGER_GRACE_MS = 250,        /* a living peer's HELLO is here by then, over most wide areas too */
     SHAKE_DEADLINE_MS = 5000,       /* four messages over a bad wide area, one of them lost */
     ACCEPT_PAUSE_MS = 100,          /* out of descriptors or memory: let others give some back */
@@ -642,7 +643,7 @@ static int accept_one(gci_control *c, int fd, const gci_addr *from)
 
 GCI void gci_dial_accept(gci_control *c, int listener)
 {
-    for (int i = 0; i < STRANGERS_MAX && accept_room(c); i++) {
+    for (int i = 0; i < ACCEPT_AT_ONCE && accept_room(c); i++) {
         gci_addr from = { 0 };
         int fd = c->sys->accept(c->sys, listener, &from);
         if (fd == -EAGAIN)

@@ -1150,6 +1150,7 @@ struct gci_link {
     /* of several of a pair */
     bool     busy, works;               /* it has sent since the last comparison; or has at that owed something */
     int64_t  silent_since, heard_at;    /* the peer's kernel owes an answer, 0: it does not; when it was last heard */
+    int64_t  outdone_at;                /* when it was silent, and the peer was first seen to be heard on another */
     int64_t  listened_at, slow;         /* the latest comparison; how long its answers took, lately at most */
     uint64_t mark;                      /* what was handed over by marked_at, and an answer is owed to; 0: none is */
     int64_t  marked_at;

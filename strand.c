@@ -13,7 +13,8 @@
  *
  * A NIC may die silently. TCP would try for minutes, and so does a link that is the only one. But of several links of a pair
  * one is given up soon if nothing gets through while the peer is heard on another: then it is not the peer that is mute. A
- * link that has nothing to send asks with an empty chunk, whose answer is the kernel's.
+ * link that has nothing to send asks with an empty chunk, whose answer is the kernel's. Silence counts from when something
+ * was sent, and only beyond the time that answers take on that link; if all were silent, the kernels have time to try again.
  */
 #include "gridcomm_int.h"
 
@@ -266,6 +267,19 @@ static bool strand_is_silent(const gci_link *link, int64_t now, int64_t long_)
     return link->silent_since > 0 && now - link->silent_since >= long_;
 }
 
+/* Is the peer heard on another, and has it not been on this one for too long? If it was heard nowhere at first, it is given as
+ * long again: the kernels try again in their own time. */
+static bool strand_is_lost(gci_link *link, int64_t now, int64_t heard_at)
+{
+    int64_t patience = strand_patience(link);
+    if (link->silent_since == 0 || heard_at <= link->silent_since + STRAND_HEARD)
+        return false;
+    if (link->outdone_at < link->silent_since)
+        link->outdone_at = now;
+    int64_t nowhere = link->outdone_at - link->silent_since;
+    return strand_is_silent(link, now, patience) && (nowhere <= patience + STRAND_COMPARE || now - link->outdone_at >= nowhere);
+}
+
 /* true: some of them are at work. One that is stuck is found out by the others, which may have left their share to it, and
  * which knock if they have nothing to send. */
 static bool strands_of_pair_compare(gci_overlay *o, int peer, int64_t now)
@@ -280,7 +294,7 @@ static bool strands_of_pair_compare(gci_overlay *o, int peer, int64_t now)
         works |= link->works;
     }
     for (gci_link *link = p->own; doubt && link; link = strand_next(p, link))
-        if (strand_is_silent(link, now, strand_patience(link)) && heard_at > link->silent_since + STRAND_HEARD) {
+        if (strand_is_lost(link, now, heard_at)) {
             link->mute = true;          /* what has come before is good */
             gci_link_break(o, link, "nothing gets through any more, though the peer is heard");
         } else if (!link->works && !link->broken) {

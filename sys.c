@@ -57,7 +57,7 @@ enum {
     SYS_EVENTS = 64,                /* events fetched per epoll call: 768 bytes of stack; what is left comes next time */
     SYS_IOV = 1024,                 /* IOV_MAX of Linux; beyond it sendmsg fails instead of sending what it can */
     SYS_UNSENT = 128 * 1024,        /* bytes that may wait in a data socket: a short message waits for no more than these */
-    SYS_LOCAL_BUFFER = 80 * 1024,   /* bytes; the kernel doubles it, and counts what it spends itself. Nothing else bounds them */
+    SYS_LOCAL_BUFFER = 208 * 1024,  /* bytes; the kernel doubles it: 0.1 ms of data. With less the cores wait for each other */
     SYS_KEEPALIVE_PROBES = 3,       /* so one or two lost probes kill no peer */
     SYS_KEEPALIVE_MAX = 32767,      /* s; the kernel's limit on idle time and interval */
     SYS_KEEPALIVE_IDLE = 25,        /* s: NATs and firewalls forget what is silent for longer, some after 30 */

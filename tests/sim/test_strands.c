@@ -322,7 +322,7 @@ static void test_broadcast(void **state)
 
 /* ---- a NIC falls silent, or goes down ---- */
 
-/* Both hosts have two NICs. At any time of a transfer of 170 ms one of them does; all is through soon, whichever link that was. */
+/* Both hosts have two NICs. At any time of a transfer of 170 ms one of them does; all is through soon, whichever link it was. */
 static void silenced(void (*what)(job *, const fault *), int host, int nic, int at_ms, int64_t limit)
 {
     job j = { .bytes = 4 * MIB, .nics = { 2, 2 }, .rate = { { 0, 12500000 }, { 0, 12500000 } }, .faults = 1,
@@ -414,6 +414,41 @@ static void test_comes_back(void **state)
     }
 }
 
+/* One of three NICs is away for longer than it takes to ask for strands again: none goes over a NIC that has one. */
+static int does_without(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { EVERY_MS = 500, FOR_MS = 8000 };
+    job *j = arg;
+    (void)size;
+    if (message(world, rank, 0, 1, 4 * MIB, TAG_WARM) || meet(world, j, 0)) {
+        return 1;
+    }
+    gct_require(strands_to(world, !rank) == 2, "%d strands", strands_to(world, !rank));
+    if (rank == 0) {
+        faults_begin(j);
+    }
+    for (int i = 0; i < FOR_MS / EVERY_MS; i++) {
+        if (message(world, rank, 0, 1, MIB, TAG_BULK + i)) {
+            return 1;
+        }
+        sim_sleep(sim_current(), EVERY_MS * MS);
+    }
+    gct_require(strands_to(world, !rank) == 1, "%d strands", strands_to(world, !rank));
+    return meet(world, j, 1);
+}
+
+static void test_one_is_away(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        job j = { .nics = { 3, 3 }, .faults = 1, .fault = { { 20 * MS, nic_down, i / 3, 0, i % 3 } } };
+        for (int n = 0; n < 6; n++) {
+            j.rate[n / 3][n % 3] = 12500000;
+        }
+        run(&j, &(gct_spec){ .ranks = 2, .calm = true, .lan_rate = 12500000 }, does_without);
+    }
+}
+
 static void count_syn(void *user, struct sim_host *from, sim_nic *nic, const gci_addr *to)
 {
     job *j = user;
@@ -454,7 +489,21 @@ static void test_stopped(void **state)
     }
 }
 
-/* After each pause all links begin at once, and one is heard long before the other, whose silence did not begin with the pause. */
+static void host_cut(job *j, const fault *f) { sim_cut(sim_proc_host(j->procs[f->a]), sim_proc_host(j->procs[f->b])); }
+static void host_mend(job *j, const fault *f) { sim_mend(sim_proc_host(j->procs[f->a]), sim_proc_host(j->procs[f->b])); }
+
+static void test_silent_host(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        int at = 1 + 18 * (i / 3), ms = i % 3 == 0 ? 100 : i % 3 == 1 ? 1000 : 2500;
+        job j = { .nics = { 2, 2 }, .rate = { { 0, 12500000 }, { 0, 12500000 } }, .faults = 2, .tune = watch_syns,
+                  .fault = { { at * MS, host_cut, 0, 1, 0 }, { (at + ms) * MS, host_mend, 0, 1, 0 } } };
+        run(&j, &(gct_spec){ .ranks = 2, .calm = true, .lan_rate = 12500000 }, stands_still);
+    }
+}
+
+/* After each pause all links begin at once, and one is heard long before the other, whose silence is no older than that. */
 static int after_pauses(gc_comm *world, int rank, int size, void *arg)
 {
     enum { TIMES = 8 };
@@ -987,7 +1036,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_nics), cmocka_unit_test(test_unequal_nics), cmocka_unit_test(test_broadcast),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_down), cmocka_unit_test(test_reset),
-        cmocka_unit_test(test_comes_back), cmocka_unit_test(test_stopped), cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_comes_back), cmocka_unit_test(test_one_is_away), cmocka_unit_test(test_stopped), cmocka_unit_test(test_silent_host), cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_how_many), cmocka_unit_test(test_streams), cmocka_unit_test(test_holes),
         cmocka_unit_test(test_scarce), cmocka_unit_test(test_rounds) };
     const char *word = getenv("TEST");

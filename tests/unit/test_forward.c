@@ -1293,29 +1293,67 @@ static void begun_packets_end_whole(void **state)
     }
 }
 
-/* A trunk and a strand beside it, both full, and the peer reads no more. */
-static void strand_open(void)
+/* The end of node 0. */
+static int strand_to(node *a, node *b, uint32_t trunk)
 {
-    static const int pair[] = { 0, 1, -1 };
-    node *a = &net.node[0], *b = &net.node[1];
-    net_open(2, pair, 0, 0, &usual);
-    send_to(a, 1, 1, 1, 5000);
-    run_until_quiet(100);
-    assert_int_equal(gci_overlay_way(a->o, 1), GCI_WAY_OWN);
     int x = end_new(a), y = end_new(b);
-    gci_news news = { .kind = GCI_NEWS_LINK, .purpose = GCI_PURPOSE_STRAND, .id = ++net.id, .strand = 1,
-                      .trunk = a->o->peer[1].own_id, .rank = 1, .fd = FIRST_END + x };
+    gci_news news = { .kind = GCI_NEWS_LINK, .purpose = GCI_PURPOSE_STRAND, .id = ++net.id, .strand = 1, .trunk = trunk,
+                      .rank = b->rank, .fd = FIRST_END + x };
     net.end[x].other = y;
     net.end[y].other = x;
     news_to(a, news, 0);
-    news.rank = 0;
+    news.rank = a->rank;
     news.fd = FIRST_END + y;
     news_to(b, news, 0);
     net_run(3);
+    return x;
+}
+
+static node *trunk_open(void)
+{
+    static const int pair[] = { 0, 1, -1 };
+    net_open(2, pair, 0, 0, &usual);
+    send_to(&net.node[0], 1, 1, 1, 5000);
+    run_until_quiet(100);
+    assert_int_equal(gci_overlay_way(net.node[0].o, 1), GCI_WAY_OWN);
+    return &net.node[0];
+}
+
+/* A trunk and a strand beside it, both full, and the peer reads no more. */
+static void strand_open(void)
+{
+    node *a = trunk_open();
+    strand_to(a, &net.node[1], a->o->peer[1].own_id);
     assert_non_null(a->o->peer[1].strands);
-    assert_non_null(b->o->peer[0].strands);
+    assert_non_null(net.node[1].o->peer[0].strands);
     send_to(a, 1, 0, 40, 60000);
     assert_true(a->o->peer[1].strands->queued > 0 && a->o->peer[1].own->queued > 0);
+}
+
+/* A strand goes with its trunk; one that comes before that, or is of another, is closed. A new one takes the old one's place. */
+static void strands_belong_to_trunks(void **state)
+{
+    (void)state;
+    node *a = trunk_open(), *b = &net.node[1];
+    uint32_t id = a->o->peer[1].own_id;
+    int connections = a->stats.connections;
+    int other = strand_to(a, b, id + 1);
+    assert_false(net.end[other].open);
+    assert_null(a->o->peer[1].strands);
+    int first = strand_to(a, b, id);
+    assert_true(net.end[first].open && a->stats.connections == connections + 1 && a->with[1].strand_downs == 0);
+    int second = strand_to(a, b, id);
+    assert_true(!net.end[first].open && net.end[second].open && a->stats.connections == connections + 1);
+    assert_true(a->with[1].strand_downs == 1 && b->with[0].strand_downs == 1);
+    sys_enter(&a->sys, &a->monitor);
+    gci_link_break(a->o, a->o->peer[1].own, "as the test says");
+    sys_leave(&a->sys, &a->monitor);
+    net_run(3);
+    assert_false(net.end[second].open);
+    int late = strand_to(a, b, id);
+    assert_false(net.end[late].open);
+    assert_true(a->with[1].strand_downs == 1);
+    net_close();
 }
 
 /* Of a strand that is lost the chunks are given back, and it is told; of one that is cut with its peer, no more is said. */
@@ -1497,6 +1535,7 @@ int main(void)
         cmocka_unit_test(envelopes_pass_chunks),
         cmocka_unit_test(epochs_are_told_apart),
         cmocka_unit_test(begun_packets_end_whole),
+        cmocka_unit_test(strands_belong_to_trunks),
         cmocka_unit_test(tokens_of_strands),
         cmocka_unit_test(disowned_packets_are_copied),
         cmocka_unit_test(malformed_packets),
