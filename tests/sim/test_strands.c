@@ -428,7 +428,7 @@ static int does_without(gc_comm *world, int rank, int size, void *arg)
         faults_begin(j);
     }
     for (int i = 0; i < FOR_MS / EVERY_MS; i++) {
-        if (message(world, rank, 0, 1, MIB, TAG_BULK + i)) {
+        if (message(world, rank, i % 2, !(i % 2), MIB, TAG_BULK + i)) {
             return 1;
         }
         sim_sleep(sim_current(), EVERY_MS * MS);
@@ -1036,9 +1036,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_nics), cmocka_unit_test(test_unequal_nics), cmocka_unit_test(test_broadcast),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_down), cmocka_unit_test(test_reset),
-        cmocka_unit_test(test_comes_back), cmocka_unit_test(test_one_is_away), cmocka_unit_test(test_stopped), cmocka_unit_test(test_silent_host), cmocka_unit_test(test_pauses),
-        cmocka_unit_test(test_how_many), cmocka_unit_test(test_streams), cmocka_unit_test(test_holes),
-        cmocka_unit_test(test_scarce), cmocka_unit_test(test_rounds) };
+        cmocka_unit_test(test_comes_back), cmocka_unit_test(test_one_is_away), cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_silent_host), cmocka_unit_test(test_pauses), cmocka_unit_test(test_how_many),
+        cmocka_unit_test(test_streams), cmocka_unit_test(test_holes), cmocka_unit_test(test_scarce),
+        cmocka_unit_test(test_rounds) };
     const char *word = getenv("TEST");
     char filter[64];
     if (word) {
