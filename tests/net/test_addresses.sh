@@ -18,7 +18,7 @@ done
 
 W=                          # the bed at hand
 USED=100000 IDLE=10000      # bytes: a NIC that carries a job has at least so many, one that does not has at most so many
-SOME='5 300000' MUCH='3 4000000' # rounds and bytes of a ring: of whole messages, and of such that are worth striping
+SOME='5 300000' MUCH='25 4000000' # rounds and bytes of a ring: of whole messages, and of such that are worth striping
 
 gc() { # SECONDS, HOST,HOST..., RANKS PROGRAM...: a job over these hosts, in order
     timeout -k 5 "$1" $bed gcrun "$W" --on "$2" -n "${@:3}"
