@@ -23,7 +23,7 @@
  *  - On a route chunks may overtake envelopes, so only those go their own way that answer a grant: their envelope has come.
  *    Those that follow it unasked (streams) stay behind it, for the whole send. Over strands they go when it has come.
  *  - Chunks may come in any order, and twice: the receiver notes what is in place (got, and spans ahead of it). What was lost
- *    with a strand or a way is asked for, and granted hole by hole from the front.
+ *    with a strand or a way is asked for, and granted hole by hole from the front; what little lies between two comes again.
  *  - A send completes when its buffer is free: copied, or written whole (a link within a host), or on FIN.
  *
  * Why nobody waits for ever: a packet can always be taken in; credit comes back when messages are consumed or lent for;

@@ -18,7 +18,7 @@ done
 
 W=                          # the bed at hand
 USED=100000 IDLE=10000      # bytes: a NIC that carries a job has at least so many, one that does not has at most so many
-SOME='5 300000' MUCH='25 4000000' # rounds and bytes of a ring: of whole messages, and of such that are worth striping
+SOME='5 300000' MUCH='8 4000000' # rounds and bytes of a ring: of whole messages, and of such that are worth striping
 
 gc() { # SECONDS, HOST,HOST..., RANKS PROGRAM...: a job over these hosts, in order
     timeout -k 5 "$1" $bed gcrun "$W" --on "$2" -n "${@:3}"
@@ -70,12 +70,13 @@ setup() { # what, HOST,HOST..., ring's arguments, NICs or "", forbidden addresse
 }
 
 # ---- what the paper has ----
+# Where several NICs are to be used they are as fast as real ones: without a rate the first takes all, since it is never full.
 cat >"$work/paper" <<END
 site p: switch four 192.168.1.0/24 alone
 site p: switch six 2001:db8:1::/64 alone
 site p: switch dual 192.168.2.0/24 2001:db8:2::/64 alone
-site p: switch n17 192.168.17.0/24 alone
-site p: switch n18 192.168.18.0/24 alone
+site p: switch n17 192.168.17.0/24 rate 1gbit alone
+site p: switch n18 192.168.18.0/24 rate 1gbit alone
 host f1 f2 f3 on p/four
 host s1 s2 s3 on p/six
 host d1 d2 d3 on p/dual
@@ -96,8 +97,8 @@ host i1 k1: address eth0 192.168.9.1/24
 host i2 k2: address eth0 192.168.9.2/24
 host i3: address eth0 192.168.7.1/24    # 4.2.2: two private networks, and nothing between them
 host k3: address eth0 192.168.8.1/24
-site m: switch m0 2001:db8:c::/64       # Fig. 3.1: each cluster has two private networks, all have IPv6
-site m: switch m1 10.4.0.0/24 alone
+site m: switch m0 2001:db8:c::/64 rate 1gbit       # Fig. 3.1: each cluster has two private networks, all have IPv6
+site m: switch m1 10.4.0.0/24 rate 1gbit alone
 site m: switch w0 2001:db8:d::/64
 site m: switch w1 10.6.0.0/24 alone
 host m1 m2 on m/m0 m/m1
@@ -106,10 +107,10 @@ host m1: address eth0 10.3.0.1/24
 host m2: address eth0 10.3.0.2/24
 host w1: address eth0 10.5.0.1/24
 host w2: address eth0 10.5.0.2/24
-site t: switch t1 193.175.13.0/24 2001:906:638:aa01::/64        # the table of 2.4.3
-site t: switch t2 2001:906:638:bb01::/64
-site t: switch t3 193.175.14.0/24
-site t: switch t4 193.175.15.0/24 2001:906:638:bb02::/64
+site t: switch t1 193.175.13.0/24 2001:906:638:aa01::/64 rate 1gbit        # the table of 2.4.3
+site t: switch t2 2001:906:638:bb01::/64 rate 1gbit
+site t: switch t3 193.175.14.0/24 rate 1gbit
+site t: switch t4 193.175.15.0/24 2001:906:638:bb02::/64 rate 1gbit
 host ta on t/t1 t/t2
 host tb on t/t3 t/t4
 host ta tb: default eth0 eth1
@@ -159,8 +160,8 @@ host e1 e2 e3: bridge docker0 172.17.0.1/16             # nobody is on it
 host e1 e2 e3: bridge virbr0 192.168.122.1/24
 host g1 g2 g3: bridge docker0 172.17.0.1/16 carrier
 host g1 g2 g3: bridge virbr0 192.168.122.1/24 carrier
-site e: switch da 10.20.0.0/24 alone
-site e: switch db 10.21.0.0/24 alone
+site e: switch da 10.20.0.0/24 rate 1gbit alone
+site e: switch db 10.21.0.0/24 rate 1gbit alone
 host o1 o2 r1 r2 on e/da e/db
 host o1: down eth1
 host r1 r2: rp_filter strict
