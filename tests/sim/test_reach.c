@@ -104,6 +104,7 @@ static void member(sim_proc *p, void *arg)
     gc_comm *c;
     char ports[24];
     snprintf(ports, sizeof ports, "%d-%d", PORT + r->number, PORT + r->number);
+    o.direct = 1;                       /* whatever the environment says: it is connections that are looked at */
     o.alloc = sim_alloc;
     o.alloc_user = p;
     o.rank = r->number;

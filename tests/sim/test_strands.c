@@ -69,6 +69,7 @@ static void options(gc_options *o, int rank, void *arg)
 {
     const job *j = arg;
     (void)rank;
+    o->direct = 1;                      /* whatever the environment says: without links of their own there are no strands */
     o->streams = j->streams;
     o->max_links = j->max_links;
     o->queue_packets = j->queue;
