@@ -73,18 +73,11 @@ static int64_t control_patience(const gci_control *c, unsigned purpose)
     return c->peer_timeout < most || purpose == GCI_PURPOSE_BACKBONE ? c->peer_timeout : most;
 }
 
-static void control_no_strand(gci_control *c, int rank, unsigned strand, uint32_t trunk)
-{
-    gci_news news = { .kind = GCI_NEWS_NO_LINK, .rank = rank, .other = -1, .purpose = GCI_PURPOSE_STRAND, .fd = -1,
-                      .code = GC_ERR_UNREACHABLE, .strand = strand, .trunk = trunk };
-    gci_life_tell(c, &news);
-}
-
+/* One that cannot be had is not told of: the overlay does without, and asks again after a while. */
 static void control_strand(gci_control *c, int rank, unsigned strand, uint32_t trunk)
 {
-    if (c->phase != GCI_PHASE_RUN || c->gone[rank]
-        || !gci_reach_strand(c, rank, strand, trunk, c->now + control_patience(c, GCI_PURPOSE_STRAND)))
-        control_no_strand(c, rank, strand, trunk);
+    if (c->phase == GCI_PHASE_RUN && !c->gone[rank])
+        (void)gci_reach_strand(c, rank, strand, trunk, c->now + control_patience(c, GCI_PURPOSE_STRAND));
 }
 
 static void control_no_link(gci_control *c, unsigned purpose, int rank, int code, const char *text)
@@ -152,12 +145,10 @@ static void control_dial_failed(gci_control *c, gci_dial *d)
 
     gci_dial_text(c, d, text);
     gci_dial_end(c, d);             /* first: the news may bring the next request */
-    if (d->purpose == GCI_PURPOSE_STRAND) {
+    if (d->purpose == GCI_PURPOSE_STRAND)
         gci_log(c->env, GC_LOG_DEBUG, "strand %u to rank %d: %s", d->strand, d->peer, text);
-        control_no_strand(c, d->peer, d->strand, d->trunk);
-        return;
-    }
-    control_unreachable(c, d->purpose, d->peer, d->asked, d->called, text);
+    else
+        control_unreachable(c, d->purpose, d->peer, d->asked, d->called, text);
 }
 
 static void control_dial(gci_control *c, unsigned purpose, int rank, bool asked, bool called)
@@ -371,7 +362,7 @@ static void control_round(gci_control *c, gci_dial *d)
     if (d->purpose == GCI_PURPOSE_CONTROL)
         gci_mesh_round(c, d);
     else if (d->purpose == GCI_PURPOSE_STRAND || (d->purpose == GCI_PURPOSE_DATA && gci_dial_hopeless(d)))
-        control_dial_failed(c, d);          /* of a strand: the overlay asks again after a while */
+        control_dial_failed(c, d);
     else if (!control_is_link(d->purpose))
         gci_join_round(c, d);
 }

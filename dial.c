@@ -216,7 +216,7 @@ static void conn_fail(gci_control *c, gci_conn *k, int err)
 
 static void conn_proven(gci_control *c, gci_conn *k)
 {
-    bool data = k->purpose == GCI_PURPOSE_DATA || k->purpose == GCI_PURPOSE_BACKBONE || k->purpose == GCI_PURPOSE_STRAND;
+    bool data = k->purpose >= GCI_PURPOSE_DATA;
     gci_dial *d = k->dial;
     int err;
 

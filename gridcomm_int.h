@@ -669,7 +669,7 @@ GCI const gci_graph *gci_control_graph(const gci_control *);
  * request is stale and dropped. Answered by LINK, NO_LINK, DEAD, LEFT or (backbone) DOWN. Any thread. */
 GCI int  gci_control_connect(gci_control *, enum gci_purpose, int rank, uint32_t had);
 /* Asks for a further link beside the one of the pair's own that is known as trunk; strand: 1 ... strands, as its news said.
- * Answered by LINK or NO_LINK of GCI_PURPOSE_STRAND. Any thread. */
+ * Answered by a LINK of GCI_PURPOSE_STRAND, or not at all. Any thread. */
 GCI int  gci_control_strand(gci_control *, int rank, unsigned strand, uint32_t trunk);
 GCI void gci_control_full(gci_control *, bool full);                /* full: others' links of their own are refused. Any thread */
 /* The epoch counts the losses that this rank has heard of, so all ranks reach the same one. This adds a loss. Any thread. */

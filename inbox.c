@@ -52,8 +52,7 @@ static void hold(gci_inbox *in, const gci_news *news)
     if (news->kind == GCI_NEWS_NOTICE && news->notice.kind != GCI_NOTICE_ABORT)
         return;
     if (news->purpose == GCI_PURPOSE_STRAND) {
-        if (news->kind == GCI_NEWS_LINK)
-            in->env->sys->close(in->env->sys, news->fd);
+        in->env->sys->close(in->env->sys, news->fd);
         return;
     }
     in->held = true;

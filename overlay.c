@@ -641,8 +641,7 @@ static void news_heard(gci_overlay *o, const gci_news *news)
             own_attach(o, news);
         return;
     case GCI_NEWS_NO_LINK:
-        if (news->purpose != GCI_PURPOSE_STRAND)
-            no_link(o, news);
+        no_link(o, news);
         return;
     case GCI_NEWS_DOWN:
         edge_goes_down(o, news->rank, news->other);

@@ -545,8 +545,6 @@ static int sys_tune(gci_sys *sys, int fd, enum gci_tune how, int64_t peer_timeou
     return err;
 }
 
-/* Probes are those of keepalive, and those that ask whether a shut window is still shut: a living host answers either. A child's
- * stream is never silent, the child sees to that. */
 static size_t sys_backlog(gci_sys *sys, int fd)
 {
     (void)sys;
@@ -554,6 +552,8 @@ static size_t sys_backlog(gci_sys *sys, int fd)
     return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
 }
 
+/* Probes are those of keepalive, and those that ask whether a shut window is still shut: a living host answers either. A child's
+ * stream is never silent, the child sees to that. */
 static int64_t sys_silence(gci_sys *sys, int fd)
 {
     (void)sys;
