@@ -989,8 +989,9 @@ GCI void      gci_mesh_forget_report(gci_control *);            /* when the star
 /* A packet: 48 bytes of header, then `length` bytes of payload. The same on every link, direct or relayed.
  *   0 type  1 flags  2 epoch  4 source  8 dest  12 length  16 ack  20 credit  22 window  24 seq  28 context  32 tag
  *   36 signature  40 total */
-enum { GCI_HEADER_BYTES = 48, GCI_PACKET_MAX = 65536,       /* payload bytes on a link of the pair's own ... */
-       GCI_ROUTED_MAX = 16384 };                            /* ... and on the backbone */
+enum { GCI_HEADER_BYTES = 48, GCI_SEGMENT_BYTES = 1448,     /* of TCP over Ethernet */
+       GCI_PACKET_MAX = 65536,                              /* payload bytes on a link of the pair's own, and on the backbone: */
+       GCI_ROUTED_MAX = 11 * GCI_SEGMENT_BYTES - GCI_HEADER_BYTES };
 enum gci_packet_type { GCI_ENVELOPE = 1, GCI_CHUNK, GCI_STATE, GCI_GRANT, GCI_FIN, GCI_ASK, GCI_TYPES };
 enum { GCI_FLAG_SYNC = 1,       /* envelope: the sender waits for the match */
        GCI_FLAG_STARVED = 2,    /* the sender has more to say than its credit allows */

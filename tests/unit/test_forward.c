@@ -691,12 +691,12 @@ static void over_a_chain(void **state)
 {
     (void)state;
     net_open(5, chain, 0, 0, &routed_only);
-    send_to(&net.node[0], 4, 100, 100, 16384);
+    send_to(&net.node[0], 4, 100, 100, GCI_ROUTED_MAX);
     send_to(&net.node[4], 0, 100, 0, 10);
     run_until_quiet(1000);
     assert_int_equal(gci_overlay_way(net.node[0].o, 4), GCI_WAY_ROUTED);
     assert_int_equal(net.node[4].with[0].expect, 100);
-    assert_true(net.node[2].stats.relayed_bytes == 200 * 16384 + 100 * 10);
+    assert_true(net.node[2].stats.relayed_bytes == 200 * GCI_ROUTED_MAX + 100 * 10);
     assert_int_equal(net.node[0].with[4].sent, 200);
     assert_int_equal(net.node[0].asked[0], 0);
     net_close();
@@ -808,7 +808,7 @@ static void a_hop_is_lost(void **state)
     (void)state;
     for (int quiet = 0; quiet < 2; quiet++) {
         net_open(5, chain, 0, 0, &routed_only);
-        send_to(&net.node[0], 4, 200, 200, 16384);
+        send_to(&net.node[0], 4, 200, 200, GCI_ROUTED_MAX);
         send_to(&net.node[4], 0, 200, 200, 100);
         if (quiet)
             run_until_quiet(1000);
@@ -819,7 +819,7 @@ static void a_hop_is_lost(void **state)
         assert_non_null(e);
         e->reset = net.end[e->other].reset = true;
         if (quiet)
-            send_to(&net.node[0], 4, 1, 1, 16384);
+            send_to(&net.node[0], 4, 1, 1, GCI_ROUTED_MAX);
         run_until_quiet(1000);
         assert_true(net.losses >= 1 && net.losses <= 2);
         assert_int_equal(net.node[0].with[4].ups, 1 + net.losses);
@@ -901,7 +901,7 @@ static void a_relay_dies(void **state)
 static void any_disorder(uint32_t seed)
 {
     static const gc_options *const options[] = { &usual, &small, &routed_only };
-    static const uint32_t sizes[] = { 0, 1, 200, 208, 209, 5000, 16384 };
+    static const uint32_t sizes[] = { 0, 1, 200, 208, 209, 5000, GCI_ROUTED_MAX };
     net_open(6, ring, 0, seed | 1, options[seed / 2 % 3]);
     net.pipe = roll(3) ? 65536 : 3000;
     net.no_own = roll(2);
@@ -1049,30 +1049,30 @@ static void full_queue_stops_its_source(void **state)
     let(2, 0);
     for (uint32_t i = 0; i < 3; i++) {
         assert_true(is_read(1) == (i < 2));
-        k = packet(1, 2, i, 16384);
+        k = packet(1, 2, i, GCI_ROUTED_MAX);
         say(1, &k);
     }
     assert_false(is_read(1));
-    assert_true(inner(1)->to - inner(1)->from >= 16384);        /* the third is not even read */
+    assert_true(inner(1)->to - inner(1)->from >= GCI_ROUTED_MAX);        /* the third is not even read */
     size_t memory = atomic_load(&middle()->env.memory);
-    k = packet(3, 1, 7, 16384);
+    k = packet(3, 1, 7, GCI_ROUTED_MAX);
     say(3, &k);
     expect(1, 3, 7);
     const uint8_t *into = middle()->read_into, *from = middle()->written_from;
-    assert_true(is_read(3) && into >= from && into < from + 16384);     /* the rest of what its first read brought */
-    let(2, 16384 + GCI_HEADER_BYTES);
+    assert_true(is_read(3) && into >= from && into < from + GCI_ROUTED_MAX);     /* the rest of what its first read brought */
+    let(2, GCI_ROUTED_MAX + GCI_HEADER_BYTES);
     expect(2, 1, 0);
     assert_true(is_read(1) || inner(1)->from == inner(1)->to);
     let(2, 1 << 18);
     expect(2, 1, 1);
     expect(2, 1, 2);
     for (uint32_t i = 3; i < 400; i++) {
-        k = packet(1, 2, i, i % 3 ? 16384 : 100 + i % 200);
+        k = packet(1, 2, i, i % 3 ? GCI_ROUTED_MAX : 100 + i % 200);
         say(1, &k);
         expect(2, 1, i);
     }
     assert_true(atomic_load(&middle()->env.memory) <= memory + 2 * (GCI_ROUTED_MAX + 64));
-    assert_int_equal(middle()->stats.relayed_bytes > 16384 * 200, 1);
+    assert_int_equal(middle()->stats.relayed_bytes > GCI_ROUTED_MAX * 200, 1);
     net_close();
 }
 
