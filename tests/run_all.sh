@@ -73,7 +73,7 @@ END
     [ "$f" -eq 0 ] || { word=FAIL; bad="$bad $name"; }
     printf '%-4s %-32s %4d passed, %d failed, %d skipped%s  (%d.%d s)\n' "$word" "$name" "$p" "$f" "$s" "$why" \
         $((ms / 1000)) $((ms % 1000 / 100))
-    [ "$f" -eq 0 ] || { sed 's/^/    | /' "$log" | tail -n "${LOG_LINES:-80}"; }
+    [ "$f" -eq 0 ] || { grep -vE '^(ok  |\[       OK \])' "$log" | sed 's/^/    | /' | tail -n "${LOG_LINES:-80}"; }
     [ "$s" -eq 0 ] || grep -E '^(\[  SKIPPED \] [A-Za-z_]|skip)' "$log" | sort -u | sed 's/^/    | /' | head -n 5
 done
 
