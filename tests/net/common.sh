@@ -48,8 +48,8 @@ until_true() { # command...: within 10 s
     echo "not within 10 s: $*"
     return 1
 }
-thrice() { # command...: a measurement that the machine's other work may blur is repeated, three times in all
-    "$@" || "$@" || "$@"
+thrice() { # command...: a measurement that the machine's other work may blur is repeated when that may be over
+    "$@" || { sleep 2; "$@"; } || { sleep 10; "$@"; }
 }
 up() { # description, NAME: a bed under that name; removed at the end of this script at the latest
     beds+=("$2")
