@@ -59,6 +59,7 @@ enum {
     LIFE_SUSPECT_LOOK_MS = 150,     /* so a fresh connection has half of that time */
     LIFE_LOOKS = 8,                 /* for silence, in peer_timeout: with half of it before the first probe, a quarter is left, ... */
     LIFE_LOOK_MS = 2500,            /* ... or more */
+    LIFE_REDIAL_MS = 1000,          /* for a fresh connection, at the least */
     LIFE_OWED = 4,                  /* for this part of peer_timeout an answer must be owed before silence is a verdict */
     LIFE_TRIED_MS = 200,            /* below the head start of the rank that dials first */
     LIFE_LINKS_SPARE = 64           /* links that rank 0 may add without that memory is needed for them */
@@ -639,6 +640,10 @@ GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
         return;
     n->conn = NULL;
     n->silent = false;
+    if (n->suspect_until)
+        n->heard_at = c->now - c->peer_timeout;     /* others have waited for it */
+    else if (!n->owed_since)
+        n->heard_at = c->now;
     n->owed_since = 0;
     c->dirty = true;
     if (n->left || c->gone[n->rank] || c->phase >= GCI_PHASE_LEAVE || !c->table.ranks)
@@ -648,12 +653,23 @@ GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
         life_saw_down(c, n->rank, LIFE_TIMED_OUT);
 }
 
+/* How long a neighbour is dialled before its link is down. The end of a connection that had been silent for long is hardly a sign
+ * of life: a kernel or a NAT tells it late, when a cut is over, of a process that died during it. So is one that comes when others
+ * have found it silent, and its kernel is asked. */
+static int64_t life_patience(const gci_control *c, const gci_neighbour *n)
+{
+    int64_t left = n->heard_at + c->peer_timeout - c->now, least = life_ms(LIFE_REDIAL_MS);
+    if (n->conn || !n->heard_at)
+        return c->peer_timeout;
+    return left > least ? left : least < c->peer_timeout ? least : c->peer_timeout;
+}
+
 /* Memory for dialling may fail for as long as a dial may: after that the link is down like one that was not answered. */
 static void life_dial_again(gci_control *c, gci_neighbour *n)
 {
     int candidates;
 
-    if (gci_reach_dial(c, GCI_PURPOSE_CONTROL, n->rank, c->peer_timeout, &candidates)) {
+    if (gci_reach_dial(c, GCI_PURPOSE_CONTROL, n->rank, life_patience(c, n), &candidates)) {
         n->hungry_since = 0;
         return;
     }
@@ -885,6 +901,8 @@ static int64_t life_listen(gci_control *c, gci_neighbour *n, int64_t patience)
         n->owed_since = 0;
     else if (!n->owed_since || c->now - silence > n->owed_since)
         n->owed_since = c->now;
+    if (n->owed_since)
+        n->heard_at = c->now - silence;
     silent = n->owed_since && c->now - n->owed_since >= patience;
     if (silent != n->silent)
         c->dirty = true;

@@ -189,6 +189,22 @@ static void test_cut_unheard(void **state)
     assert_int_equal(bad, 0);
 }
 
+/* A rank dies while its site, behind a NAT, is cut off, and its kernel says so when the cut is over. */
+static void test_told_late(void **state)
+{
+    (void)state;
+    int bad = 0;
+    for (int cut_ms = 500; cut_ms < PEER_S * 1000; cut_ms += 250) {
+        ending e = { .events = 0 };
+        add(&e, GCT_CUT_SITES, 12 * (int64_t)GCI_NS_PER_MS, 2, 0);
+        add(&e, GCT_KILL, 21 * (int64_t)GCI_NS_PER_MS, 3, -1);
+        add(&e, GCT_MEND_SITES, cut_ms * (int64_t)GCI_NS_PER_MS, 2, 0);
+        bad += run(&e, &shapes[4], 3, true);
+        bad += !judge(&e, &shapes[4], limit, false);
+    }
+    assert_int_equal(bad, 0);
+}
+
 static void trouble(ending *e, int ranks, uint64_t *dice)
 {
     enum { KINDS = 6 };
@@ -251,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed), cmocka_unit_test(test_host_killed), cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_stopped_long), cmocka_unit_test(test_only_way_left), cmocka_unit_test(test_cut_unheard),
+        cmocka_unit_test(test_told_late),
         cmocka_unit_test(test_random)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
