@@ -775,7 +775,7 @@ typedef struct gci_neighbour {
     uint32_t  ups;              /* connections so far */
     int64_t   suspect_until;    /* its kernel has been asked for a sign of life; 0: no */
     int64_t   owed_since;       /* its kernel has owed us an answer for so long, as far as we looked; 0: it owes none */
-    int64_t   heard_at;         /* it said something last; to be relied on while it owes, and when its connection has ended */
+    int64_t   heard_at;         /* it said something last; kept while it owes, and when its connection ends; 0: not known */
     int64_t   hungry_since;     /* there has been no memory to dial it; 0: there is */
     bool      silent;           /* for too long: a fresh connection is tried beside this one */
     bool      left;             /* it said goodbye */

@@ -653,15 +653,16 @@ GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
         life_saw_down(c, n->rank, LIFE_TIMED_OUT);
 }
 
-/* How long a neighbour is dialled before its link is down. The end of a connection that had been silent for long is hardly a sign
- * of life: a kernel or a NAT tells it late, when a cut is over, of a process that died during it. So is one that comes when others
- * have found it silent, and its kernel is asked. */
+/* How long a neighbour is dialled before its link is down. The end of a connection that had been silent for long is hardly a
+ * sign of life: a kernel or a NAT tells it late, when a cut is over, of a process that died during it. Nor is one that comes
+ * when others have found the neighbour silent, and its kernel is asked. */
 static int64_t life_patience(const gci_control *c, const gci_neighbour *n)
 {
-    int64_t left = n->heard_at + c->peer_timeout - c->now, least = life_ms(LIFE_REDIAL_MS);
-    if (n->conn || !n->heard_at)
+    int64_t least = life_ms(LIFE_REDIAL_MS), left = n->heard_at + c->peer_timeout - c->now;
+
+    if (n->conn || !n->heard_at || least > c->peer_timeout)
         return c->peer_timeout;
-    return left > least ? left : least < c->peer_timeout ? least : c->peer_timeout;
+    return gci_max64(left, least);
 }
 
 /* Memory for dialling may fail for as long as a dial may: after that the link is down like one that was not answered. */

@@ -340,7 +340,7 @@ carrier() { # what n1 notices of its own cable
 recorded() {
     $bed record "$N" && at seen n2 10.1.0.1 7000 10.1.0.2 && at seen n2 fd02::1 7002 refused &&
         at seen n2 127.0.0.1 7002 refused &&
-        [ "$($bed syns "$N" n2 | sort -u | paste -sd,)" = 'n2 eth0 10.1.0.1 7000,n2 eth1 fd02::1 7002,n2 lo 127.0.0.1 7002' ] &&
+        [ "$($bed syns "$N" n2 | sort | paste -sd,)" = 'n2 eth0 10.1.0.1 7000,n2 eth1 fd02::1 7002,n2 lo 127.0.0.1 7002' ] &&
         [ -z "$($bed syns "$N" n1)" ] && $bed record "$N" n2 && [ -z "$($bed syns "$N")" ]
 }
 check 'further addresses, deprecated and temporary ones' further
