@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 
 # The rooms from the ground up; dist/gridcomm.c joins them in this order.
-ROOMS = sys netlink text op topo route backbone mend linksfile sched site boot addrsel override dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll describe gridcomm
+ROOMS = sys netlink text op topo route backbone mend linksfile tree sched treecoll exchange circulant wide choose site boot addrsel override dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll calls describe gridcomm
 
 BUILD  ?= build
 CFLAGS ?= -O2 -g
@@ -44,7 +44,7 @@ scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/*.sh tests/net/tes
 chosen     = $(if $(TESTS),$(foreach t,$(1),$(if $(strip $(foreach p,$(TESTS),$(findstring $(p),$(t)))),$(t))),$(1))
 tools     := $(OUT)/gcrun $(OUT)/gctopo $(patsubst %.c,$(OUT)/%,$(wildcard tests/net/*.c tests/run/*.c))
 
-.PHONY: all lib test programs demo bench figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
+.PHONY: all lib test programs demo bench bench-coll figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -71,7 +71,7 @@ $(OUT)/gcrun: $(call objects,$(gcrun)) $(LIB)
 $(OUT)/gctopo: $(call objects,tools/gctopo.c) $(LIB)
 	$(call link)
 $(OUT)/examples/%: $(OUT)/obj/examples/%.o $(LIB)
-	$(call link)
+	$(call link,-lm)
 $(OUT)/tests/net/%: $(OUT)/obj/tests/net/%.o $(LIB)
 	$(call link,-lm)
 $(OUT)/tests/run/%: $(OUT)/obj/tests/run/%.o $(LIB)
@@ -83,6 +83,8 @@ $(OUT)/tests/sim/%: $(OUT)/obj/tests/sim/%.o $(call objects,$(simulated)) $(LIB)
 	$(call link,-lcmocka -lm)
 $(OUT)/tests/figures/overlay_figures: $(call objects,tests/figures/overlay_figures.c tests/unit/overlay_world.c) $(LIB)
 	$(call link,-lm)
+$(OUT)/tests/figures/collectives_figures: $(call objects,tests/figures/collectives_figures.c $(simulated)) $(LIB)
+	$(call link,-lm)
 # The tests of the public API, three times: simulated network, real sockets, and the one-file form on real sockets.
 $(OUT)/tests/api-sim/%: $(OUT)/obj/tests/api/%.o $(call objects,$(call support,api) $(simulated)) $(LIB)
 	$(call link,-lcmocka -lm)
@@ -91,8 +93,9 @@ $(OUT)/tests/api-real/%: $(OUT)/obj/tests/api/%.o $(call objects,$(call support,
 $(OUT)/tests/api-dist/%: $(OUT)/obj/tests/api/%.o $(call objects,$(call support,api) $(real)) $(OUT)/obj/dist/gridcomm.o
 	$(call link,-lcmocka -lm)
 
-figures: $(OUT)/tests/figures/overlay_figures
+figures: $(OUT)/tests/figures/overlay_figures $(OUT)/tests/figures/collectives_figures
 	$< docs
+	$(word 2,$^) docs
 
 dist: dist/gridcomm.c
 dist/gridcomm.c: tools/amalgamate.sh gridcomm.h gridcomm_int.h $(rooms)
@@ -113,6 +116,11 @@ bench:
 	@sh tests/need.sh test
 	@$(MAKE) --no-print-directory programs
 	@bash tests/net/bench.sh $(OUT)
+
+bench-coll:
+	@sh tests/need.sh test
+	@$(MAKE) --no-print-directory programs
+	@bash tests/net/bench_coll.sh $(OUT)
 
 # Coverage-guided fuzzing of all that reads bytes from outside.
 fuzzers := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -170,7 +178,9 @@ help:
 	@echo 'make demo        8 processes in 2 clusters on this machine: ring, broadcast of a file, allreduce'
 	@echo 'make test        builds and runs all tests; TESTS="unit/test_op api" runs those whose name has a word of it'
 	@echo 'make bench       the ratios against bare sockets, on the test bed (root)'
-	@echo 'make figures     docs/overlay-figures.md and its plots: what sparse links cost, by simulation'
+	@echo 'make bench-coll  collectives between sites, beside their lower bounds and two MPIs, on the test bed (root)'
+	@echo 'make figures     docs/overlay-figures.md and its plots: what sparse links cost, by simulation;'
+	@echo '                 docs/collectives-figures.md: every collective beside its lower bound'
 	@echo 'make dist        dist/gridcomm.h and dist/gridcomm.c: the library as two files'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR='
 	@echo 'make fuzz        FUZZ_SECONDS=$(FUZZ_SECONDS) for each target; make fuzz-coverage: share of the parsers reached'

@@ -1,4 +1,4 @@
-/* coll.c: the collectives: choice of an algorithm, cache of schedules, executor, signature check, public calls.
+/* coll.c: the collectives: cache of schedules, executor, agreement among ranks.
  * SPDX-License-Identifier: MIT
  *
  * A collective call becomes a *run*: a schedule (sched.c), the user's buffers, scratch, and per step how many steps it
@@ -39,16 +39,13 @@ enum { COLL_SEQ_MASK = 0x3fffffff,      /* 30 bits: a tag */
        COLL_SPARES = 4,                 /* blocks kept for reuse ... */
        COLL_SPARE_BYTES = 64 * 1024,    /* ... unless larger than this */
        COLL_ALIGN = 64,                 /* of scratch */
-       COLL_SWAP_BYTES = 4096,          /* a swapped reduction goes through a copy of so much at a time */
-       COLL_WIDE_BYTES = 1024,          /* up to here a message costs its wake-up, not its bytes: wide trees */
-       COLL_GATHER_FLAT = 16 * 1024,    /* bytes per rank above which a gather saves the copies of a tree's inner ranks */
-       COLL_LOGGED_NAME = 32 };         /* longest algorithm name that is looked at */
+       COLL_SWAP_BYTES = 4096 };        /* a swapped reduction goes through a copy of so much at a time */
 #define COLL_TELL_EVERY (50 * (int64_t)GCI_NS_PER_MS)   /* an ended mismatch is told again at most this often */
 
 /* What shapes a schedule, and the schedule with the steps that each step lets go. */
 typedef struct coll_plan {
     struct coll_plan *next;             /* in the cache, last used first */
-    const gci_algo   *algo;             /* as chosen: the schedule may be another's if this one did not fit */
+    gci_algo_choice        choice;           /* the schedule may be another's if this one did not fit */
     gci_call          call;
     gci_sched         sched;
     int32_t          *first_after;      /* [steps + 1] into after[] */
@@ -68,23 +65,13 @@ typedef struct coll_step {
     bool        ended;
 } coll_step;
 
-/* What a call says, beside what shapes its schedule. */
-typedef struct coll_args {
-    gci_call    call;
-    const void *send;
-    void       *recv;
-    gc_type     type;
-    gc_op       op;
-    gci_user_op user;                   /* fn NULL: op is predefined */
-} coll_args;
-
 struct coll_run {
     coll_run   *next;                   /* running, or spare */
     size_t      room;                   /* bytes of this block */
     gc_comm    *comm;
     gc_request *request;
     coll_plan  *plan;
-    coll_args   args;
+    gci_coll_args args;
     uint32_t    seq, signature;
     int32_t     left;                   /* steps not ended */
     bool        advancing;
@@ -114,101 +101,24 @@ struct gci_coll_state {
     coll_recent recent[COLL_RECENT];    /* at seq % COLL_RECENT */
     gci_notice  notice[COLL_NOTICES];   /* kind 0: free */
     int         notices;                /* ever kept: where the next one goes */
-    const gci_algo *forced[GCI_COLLS];  /* by GRIDCOMM_ALGO */
+    gci_algo_choice  forced[GCI_COLLS];      /* by GRIDCOMM_ALGO */
+    gci_topo    topo;                   /* of this communicator's ranks */
+    gci_clusters clusters;
 };
-
-/* ---- choice ------------------------------------------------------------------------------------------------------ */
-
-/* The first rule that fits is taken. Trees have the fewest messages, which is what counts when ranks share cores; for short
- * ones the wide tree, since it has the fewest ranks that a message wakes twice (40 ranks on 2 cores: an allreduce takes
- * 0.62 ms; binomial 0.78, flat 0.56, doubling 1.7). Of two ranks doubling has as few messages as a tree, and half the
- * latency. A rule whose algorithm does not fit the operation gives way to flat. */
-static const struct coll_rule {
-    enum gci_coll coll;
-    int           ranks;                /* at most; 0: any */
-    size_t        bytes;                /* at most; 0: any */
-    const char   *name;
-} coll_rules[] = {
-    { GCI_BARRIER,   2, 0, "doubling" },
-    { GCI_BARRIER,   0, 0, "knomial" },
-    { GCI_BCAST,     0, COLL_WIDE_BYTES, "knomial" },
-    { GCI_BCAST,     0, 0, "binomial" },
-    { GCI_REDUCE,    0, COLL_WIDE_BYTES, "knomial" },
-    { GCI_REDUCE,    0, 0, "binomial" },
-    { GCI_ALLREDUCE, 2, 0, "doubling" },
-    { GCI_ALLREDUCE, 0, COLL_WIDE_BYTES, "knomial" },
-    { GCI_ALLREDUCE, 0, 0, "binomial" },
-    { GCI_GATHER,    0, COLL_WIDE_BYTES, "knomial" },
-    { GCI_GATHER,    0, COLL_GATHER_FLAT, "binomial" },
-    { GCI_GATHER,    0, 0, "flat" },
-    { GCI_ALLGATHER, 0, COLL_WIDE_BYTES, "knomial" },
-    { GCI_ALLGATHER, 0, 0, "binomial" },
-};
-
-static const gci_algo *coll_choose(const gc_comm *comm, const gci_call *call)
-{
-    if (comm->coll->forced[call->coll])
-        return comm->coll->forced[call->coll];
-    for (size_t i = 0; i < GCI_COUNT(coll_rules); i++) {
-        const struct coll_rule *rule = &coll_rules[i];
-        if (rule->coll == call->coll && (!rule->ranks || call->ranks <= rule->ranks) &&
-            (!rule->bytes || call->bytes <= rule->bytes))
-            return gci_algo_find(call->coll, rule->name);
-    }
-    return gci_algo_find(call->coll, NULL);
-}
-
-/* One "op:name" of GRIDCOMM_ALGO. */
-static int coll_read_algo(const char *text, size_t length, const gci_algo *forced[GCI_COLLS], char error_text[GCI_TEXT])
-{
-    const char *colon = memchr(text, ':', length);
-    size_t op_length = colon ? (size_t)(colon - text) : length;
-    for (int coll = 0; coll < GCI_COLLS; coll++) {
-        const char *op = gci_coll_name((enum gci_coll)coll);
-        if (strlen(op) != op_length || memcmp(op, text, op_length) != 0)
-            continue;
-        char name[COLL_LOGGED_NAME] = "";
-        size_t name_length = colon ? length - op_length - 1 : 0;
-        if (name_length > 0 && name_length < sizeof name)
-            memcpy(name, colon + 1, name_length);
-        const gci_algo *algo = name[0] ? gci_algo_find((enum gci_coll)coll, name) : NULL;
-        if (algo) {
-            forced[coll] = algo;
-            return GC_OK;
-        }
-        snprintf(error_text, GCI_TEXT, "GRIDCOMM_ALGO: %s has no algorithm \"%.*s\"", op,
-                 (int)gci_min(name_length, COLL_LOGGED_NAME), colon ? colon + 1 : "");
-        return GC_ERR_CONFIG;
-    }
-    snprintf(error_text, GCI_TEXT, "GRIDCOMM_ALGO: no operation \"%.*s\" (want operation:algorithm,...)",
-             (int)gci_min(op_length, COLL_LOGGED_NAME), text);
-    return GC_ERR_CONFIG;
-}
-
-static int coll_read_algos(const char *text, const gci_algo *forced[GCI_COLLS], char error_text[GCI_TEXT])
-{
-    while (text && *text) {
-        size_t length = strcspn(text, ",");
-        int err = length ? coll_read_algo(text, length, forced, error_text) : GC_OK;
-        if (err < 0)
-            return err;
-        text += length + (text[length] == ',');
-    }
-    return GC_OK;
-}
-
-GCI int gci_coll_check_algo(const char *text, char error_text[GCI_TEXT])
-{
-    const gci_algo *forced[GCI_COLLS] = { 0 };
-    return coll_read_algos(text, forced, error_text);
-}
 
 /* ---- the cache of schedules -------------------------------------------------------------------------------------- */
 
 static bool coll_same_call(const gci_call *a, const gci_call *b)
 {
-    return a->coll == b->coll && a->root == b->root && a->bytes == b->bytes && a->elem_bytes == b->elem_bytes &&
-           a->in_place == b->in_place && a->commutative == b->commutative && a->associative == b->associative;
+    return a->coll == b->coll && a->root == b->root && a->bytes == b->bytes && a->own == b->own &&
+           a->elem_bytes == b->elem_bytes && a->segment == b->segment && a->in_place == b->in_place &&
+           a->commutative == b->commutative && a->associative == b->associative && a->canonical == b->canonical;
+}
+
+/* Arrays would have to be kept and compared: as much work as the schedule. */
+static bool coll_is_cached(const gci_call *call)
+{
+    return call->even && !call->tree;
 }
 
 static void coll_plan_free(gci_env *env, coll_plan *plan)
@@ -220,6 +130,16 @@ static void coll_plan_free(gci_env *env, coll_plan *plan)
     gci_free(env, plan);
 }
 
+/* The messages with a peer are counted, in either direction. */
+static void coll_number(coll_plan *plan, uint32_t *peers)
+{
+    for (int32_t i = 0; i < plan->sched.steps; i++) {
+        const gci_step *step = &plan->sched.step[i];
+        if (step->kind <= GCI_STEP_RECV)
+            plan->nth[i] = peers[2 * step->peer + (step->kind == GCI_STEP_RECV)]++;
+    }
+}
+
 /* The schedule says for each step what it waits for; the executor needs what waits for it. */
 static int coll_invert(gci_env *env, coll_plan *plan)
 {
@@ -227,14 +147,13 @@ static int coll_invert(gci_env *env, coll_plan *plan)
     plan->first_after = gci_alloc(env, ((size_t)s->steps + 2) * sizeof *plan->first_after);
     plan->after = gci_alloc(env, ((size_t)s->waits + 1) * sizeof *plan->after);
     plan->nth = gci_alloc(env, ((size_t)s->steps + 1) * sizeof *plan->nth);
-    if (!plan->first_after || !plan->after || !plan->nth)
+    uint32_t *peers = gci_alloc(env, 2 * (size_t)plan->call.ranks * sizeof *peers);
+    if (!plan->first_after || !plan->after || !plan->nth || !peers) {
+        gci_free(env, peers);
         return GC_ERR_NOMEM;
-    for (int32_t i = 0; i < s->steps; i++)
-        for (int32_t k = i - 1; k >= 0 && s->step[i].kind <= GCI_STEP_RECV; k--)
-            if (s->step[k].kind == s->step[i].kind && s->step[k].peer == s->step[i].peer) {
-                plan->nth[i] = plan->nth[k] + 1;
-                break;
-            }
+    }
+    coll_number(plan, peers);
+    gci_free(env, peers);
     int32_t *count = plan->first_after + 2;     /* two ahead: the filling below moves each up to its final value */
     for (int32_t i = 0; i < s->steps; i++) {
         plan->swaps |= s->step[i].swapped;
@@ -254,19 +173,21 @@ static int coll_invert(gci_env *env, coll_plan *plan)
     return GC_OK;
 }
 
-static int coll_plan_build(gci_env *env, const gci_algo *algo, bool forced, const gci_call *call, coll_plan **out)
+static int coll_plan_build(gci_env *env, const gci_algo_choice *choice, bool forced, const gci_call *call, coll_plan **out)
 {
+    const char *name = choice->name;
     coll_plan *plan = gci_alloc(env, sizeof *plan);
     if (!plan)
         return GC_ERR_NOMEM;
-    plan->algo = algo;
+    plan->choice = *choice;
     plan->call = *call;
-    int err = algo->build(env, call, &plan->sched);
+    int err = gci_sched_build(env, gci_algo_find(call->coll, name), name, call, &plan->sched);
     if (err == GC_ERR_UNSUPPORTED) {
-        algo = gci_algo_find(call->coll, "flat");
+        name = gci_choose_last(call->coll);
         gci_log(env, forced ? GC_LOG_WARN : GC_LOG_DEBUG, "%s: %s does not fit this call, %s is used",
-                gci_coll_name(call->coll), plan->algo->name, algo->name);
-        err = algo->build(env, call, &plan->sched);
+                gci_coll_name(call->coll), choice->name, name);
+        plan->call.tree = NULL;         /* nor does the given tree */
+        err = gci_sched_build(env, gci_algo_find(call->coll, name), name, &plan->call, &plan->sched);
     }
     if (err == GC_OK)
         err = coll_invert(env, plan);
@@ -276,7 +197,7 @@ static int coll_plan_build(gci_env *env, const gci_algo *algo, bool forced, cons
     }
     if (env->debug & GCI_DEBUG_COLL)
         gci_log(env, GC_LOG_DEBUG, "%s: %d ranks, root %d, %zu bytes: %s, %d steps", gci_coll_name(call->coll),
-                call->ranks, call->root, call->bytes, algo->name, (int)plan->sched.steps);
+                call->ranks, call->root, call->bytes ? call->bytes : call->own, name, (int)plan->sched.steps);
     *out = plan;
     return GC_OK;
 }
@@ -317,12 +238,12 @@ static void coll_plan_keep(gci_env *env, struct gci_coll_state *st, coll_plan *p
 }
 
 /* The plan for a call, with one more run counted on it. */
-static int coll_plan_get(gc_comm *comm, const gci_algo *algo, const gci_call *call, coll_plan **out)
+static int coll_plan_get(gc_comm *comm, const gci_algo_choice *choice, const gci_call *call, coll_plan **out)
 {
     struct gci_coll_state *st = comm->coll;
-    for (coll_plan **at = &st->plans; *at; at = &(*at)->next) {
+    for (coll_plan **at = coll_is_cached(call) ? &st->plans : NULL; at && *at; at = &(*at)->next) {
         coll_plan *plan = *at;
-        if (plan->algo == algo && coll_same_call(&plan->call, call)) {
+        if (strcmp(plan->choice.name, choice->name) == 0 && coll_same_call(&plan->call, call)) {
             *at = plan->next;
             plan->next = st->plans;
             st->plans = plan;
@@ -331,11 +252,12 @@ static int coll_plan_get(gc_comm *comm, const gci_algo *algo, const gci_call *ca
             return GC_OK;
         }
     }
-    int err = coll_plan_build(&comm->world->env, algo, st->forced[call->coll] != NULL, call, out);
+    int err = coll_plan_build(&comm->world->env, choice, st->forced[call->coll].name[0] != 0, call, out);
     if (err < 0)
         return err;
     (*out)->runs++;
-    coll_plan_keep(&comm->world->env, st, *out);
+    if (coll_is_cached(call))
+        coll_plan_keep(&comm->world->env, st, *out);
     return GC_OK;
 }
 
@@ -402,7 +324,7 @@ static void coll_ready(coll_run *run, int32_t i)
     run->others[at] = i;
 }
 
-static coll_run *coll_run_new(gc_comm *comm, const coll_args *args, coll_plan *plan)
+static coll_run *coll_run_new(gc_comm *comm, const gci_coll_args *args, coll_plan *plan)
 {
     const gci_sched *s = &plan->sched;
     size_t steps = (size_t)s->steps, swap = coll_swap_bytes(plan);
@@ -544,8 +466,8 @@ static void coll_end_failed(coll_run *run)
 {
     gc_comm *comm = run->comm;
     if (run->error != GC_ERR_PEER && run->error != GC_ERR_ABORTED) {
-        gci_notice why = coll_notice_of(comm, run->seq, run->signature, run->signature, (uint32_t)comm->world->rank,
-                                        run->error);
+        int other = run->error == GC_ERR_MISMATCH && run->fault >= 0 ? run->fault : comm->world->rank;
+        gci_notice why = coll_notice_of(comm, run->seq, run->signature, run->signature, (uint32_t)other, run->error);
         coll_tell(comm, &why);
         coll_remember_failed(comm, run->signature, &why);
     } else {
@@ -581,8 +503,7 @@ static unsigned char *coll_place(const coll_run *run, uint8_t buf, size_t at)
     return base ? (unsigned char *)(uintptr_t)base + at : NULL;
 }
 
-/* inout = in (op) inout */
-static void coll_apply(const coll_args *args, const void *in, void *inout, size_t bytes)
+GCI void gci_coll_apply(const gci_coll_args *args, const void *in, void *inout, size_t bytes)
 {
     size_t count = bytes / args->call.elem_bytes;
     if (args->user.fn)
@@ -597,16 +518,16 @@ static void coll_reduce_step(coll_run *run, const gci_step *step)
 {
     unsigned char *to = coll_place(run, step->to, step->to_at);
     const unsigned char *from = coll_place(run, step->from, step->from_at);
-    bool same = !run->args.user.fn && run->args.type != GC_FLOAT && run->args.type != GC_DOUBLE;
+    bool same = !run->args.user.fn && run->args.type < GC_FLOAT;
     if (!step->swapped || same) {
-        coll_apply(&run->args, from, to, step->bytes);
+        gci_coll_apply(&run->args, from, to, step->bytes);
         return;
     }
     size_t piece = coll_swap_bytes(run->plan);
     for (size_t at = 0; at < step->bytes; at += piece) {
         size_t bytes = gci_min(piece, step->bytes - at);
         memcpy(run->swap, from + at, bytes);
-        coll_apply(&run->args, to + at, run->swap, bytes);
+        gci_coll_apply(&run->args, to + at, run->swap, bytes);
         memcpy(to + at, run->swap, bytes);
     }
 }
@@ -621,14 +542,17 @@ static void coll_message_done(gc_request *request)
     int32_t i = (int32_t)(own - run->step);
     const gci_step *step = &run->plan->sched.step[i];
     own->request = NULL;
-    if (request->status.error < 0) {
-        int fault = request->status.fault_rank < 0 ? -1 : gci_world_rank(run->comm, request->status.fault_rank);
+    size_t bytes = request->status.bytes;
+    int error = request->status.error, fault = request->status.fault_rank;
+    if (step->kind == GCI_STEP_RECV && (error == GC_ERR_TRUNCATE || (error == GC_OK && bytes != step->bytes))) {
+        char text[64];                  /* blocks whose size no third rank knows */
         own->ended = true;
-        coll_note_error(run, request->status.error, fault,
-                        request->text ? request->text : gc_strerror(request->status.error));
-    } else if (step->kind == GCI_STEP_RECV && request->status.bytes != step->bytes) {
+        snprintf(text, sizeof text, "rank %d calls it with a block of another size", step->peer);
+        coll_note_error(run, GC_ERR_MISMATCH, gci_world_rank(run->comm, step->peer), text);
+    } else if (error < 0) {
         own->ended = true;
-        coll_note_error(run, GC_ERR_PROTOCOL, gci_world_rank(run->comm, step->peer), "a message has the wrong size");
+        coll_note_error(run, error, fault < 0 ? -1 : gci_world_rank(run->comm, fault),
+                        request->text ? request->text : gc_strerror(error));
     } else {
         coll_step_ended(run, i);
     }
@@ -654,6 +578,14 @@ static void coll_post(coll_run *run, int32_t i)
         own->request = request;         /* else it has ended, and is gone, before the post returned */
 }
 
+/* Of a reduce_scatter in place the first step saves the vector: it begins where the send buffer does, and the receive buffer
+ * may be this rank's block inside it. */
+static uint8_t coll_copied(const coll_run *run, int32_t i)
+{
+    const gci_call *call = &run->args.call;
+    return i == 0 && call->in_place && call->coll == GCI_REDUCE_SCATTER ? GCI_BUF_SEND : run->plan->sched.step[i].from;
+}
+
 static void coll_do(coll_run *run, int32_t i)
 {
     const gci_step *step = &run->plan->sched.step[i];
@@ -664,7 +596,7 @@ static void coll_do(coll_run *run, int32_t i)
     if (step->kind == GCI_STEP_REDUCE)
         coll_reduce_step(run, step);
     else if (step->bytes > 0)
-        memcpy(coll_place(run, step->to, step->to_at), coll_place(run, step->from, step->from_at), step->bytes);
+        memcpy(coll_place(run, step->to, step->to_at), coll_place(run, coll_copied(run, i), step->from_at), step->bytes);
     coll_step_ended(run, i);
 }
 
@@ -700,17 +632,33 @@ static uint32_t coll_hash(uint32_t hash, uint64_t value)
     return hash;
 }
 
+static uint32_t coll_hash_blocks(uint32_t hash, const gci_blocks *blocks, int ranks)
+{
+    for (int i = 0; i < ranks; i++)
+        hash = coll_hash(hash, gci_block_bytes(blocks, i));
+    return hash;
+}
+
 /* The operation and a hash of what all ranks must give alike; never 0. */
-static uint32_t coll_signature_of(const coll_args *args, const gci_algo *algo)
+static uint32_t coll_signature_of(const gci_coll_args *args, const gci_algo_choice *choice)
 {
     const gci_call *call = &args->call;
     bool user = args->user.fn != NULL;
     uint32_t hash = coll_hash(UINT32_C(2166136261), (uint64_t)call->root);
     hash = coll_hash(hash, call->bytes);
+    hash = coll_hash(hash, call->even ? call->own : SIZE_MAX);
     hash = coll_hash(hash, call->elem_bytes);
+    hash = coll_hash(hash, choice->segment);
+    hash = coll_hash(hash, call->canonical);
     hash = coll_hash(hash, (uint64_t)args->type);
     hash = coll_hash(hash, user ? GCI_OP_FIRST_USER + (uint64_t)args->user.flags : (uint64_t)args->op);
-    for (const char *c = algo->name; *c; c++)
+    for (int i = 0; call->tree && i < call->ranks; i++)
+        hash = coll_hash(coll_hash(hash, (uint64_t)call->tree->first_child[i]), (uint64_t)call->tree->next_sibling[i]);
+    if (!call->even && call->coll == GCI_ALLGATHER)
+        hash = coll_hash_blocks(hash, &call->recv, call->ranks);
+    if (!call->even && call->coll == GCI_REDUCE_SCATTER)
+        hash = coll_hash_blocks(hash, &call->send, call->ranks);
+    for (const char *c = choice->name; *c; c++)
         hash = coll_hash(hash, (uint64_t)(unsigned char)*c);
     hash = (hash ^ hash >> COLL_KIND_SHIFT) & ((UINT32_C(1) << COLL_KIND_SHIFT) - 1);
     return (uint32_t)call->coll << COLL_KIND_SHIFT | (hash ? hash : 1);
@@ -763,10 +711,10 @@ static void coll_append(gc_comm *comm, coll_run *run)
 }
 
 /* Makes the run and its request; *out has them together or not at all. */
-static int coll_prepare(gc_comm *comm, const coll_args *args, const gci_algo *algo, coll_run **out)
+static int coll_prepare(gc_comm *comm, const gci_coll_args *args, const gci_algo_choice *choice, coll_run **out)
 {
     coll_plan *plan = NULL;
-    int err = coll_plan_get(comm, algo, &args->call, &plan);
+    int err = coll_plan_get(comm, choice, &args->call, &plan);
     if (err < 0)
         return err;
     coll_run *run = coll_run_new(comm, args, plan);
@@ -784,16 +732,16 @@ static int coll_prepare(gc_comm *comm, const coll_args *args, const gci_algo *al
     return GC_OK;
 }
 
-static int coll_start_inside(gc_comm *comm, const coll_args *args, gc_request **out, coll_failure *why)
+static int coll_start_inside(gc_comm *comm, const gci_coll_args *args, const gci_algo_choice *choice, gc_request **out,
+                             coll_failure *why)
 {
     struct gci_coll_state *st = comm->coll;
     if (coll_check_alive(comm, args->call.coll, why) < 0)
         return why->code;
-    const gci_algo *algo = coll_choose(comm, &args->call);
-    uint32_t signature = coll_signature_of(args, algo), seq = st->next;
+    uint32_t signature = coll_signature_of(args, choice), seq = st->next;
     coll_run *run = NULL;
     gci_notice notice;
-    why->code = coll_prepare(comm, args, algo, &run);
+    why->code = args->error ? args->error : coll_prepare(comm, args, choice, &run);
     st->next = (seq + 1) & COLL_SEQ_MASK;
     bool foreseen = coll_foreseen(comm, seq, signature, &notice);
     if (why->code < 0 && !foreseen) {
@@ -818,21 +766,77 @@ static int coll_start_inside(gc_comm *comm, const coll_args *args, gc_request **
     return GC_OK;
 }
 
-static int coll_start(gc_comm *comm, const coll_args *args, gc_request **out)
+/* Where the ranks of a communicator are: asked for by its first collective, since the world knows it only when all have come. */
+static int coll_place_ranks(gc_comm *comm, struct gci_coll_state *st)
+{
+    gci_env *env = &comm->world->env;
+    const gci_table *table = comm->world->table;    /* NULL in a world of one */
+    if (st->clusters.of)
+        return GC_OK;
+    size_t ranks = (size_t)comm->size;
+    const char **path = gci_alloc(env, ranks * sizeof *path);
+    int *host = gci_alloc(env, ranks * sizeof *host), err = path && host ? GC_OK : GC_ERR_NOMEM;
+    for (size_t i = 0; i < ranks && err == GC_OK && table; i++) {
+        int rank = gci_world_rank(comm, (int)i);
+        path[i] = table->card[rank].cluster;
+        host[i] = table->card[rank].host;
+    }
+    if (err == GC_OK)
+        err = gci_topo_make(env, comm->size, path, host, &st->topo);
+    if (err == GC_OK)
+        err = gci_clusters_make(env, &st->topo, &st->clusters);
+    if (err < 0)
+        gci_topo_free(env, &st->topo);
+    gci_free(env, path);
+    gci_free(env, host);
+    return err;
+}
+
+/* GRIDCOMM_ORDER=rank. Integers give the same bits in any order. */
+static bool coll_is_canonical(const gci_world *world, const gci_coll_args *args)
+{
+    bool exact = !args->user.fn && args->type < GC_FLOAT, wanted = world->options.order && world->options.order[0];
+    return wanted && gci_coll_reduces(args->call.coll) && args->call.associative && !exact;
+}
+
+static int coll_start_chosen(gc_comm *comm, gci_coll_args *args, const gci_algo_choice *forced, gc_request **out)
 {
     coll_failure why = { .fault = -1 };
+    args->call.clusters = &comm->coll->clusters;
+    args->call.canonical = coll_is_canonical(comm->world, args);
     gci_enter(comm->world);
-    int err = coll_start_inside(comm, args, out, &why);
+    if (coll_place_ranks(comm, comm->coll) < 0)
+        args->error = GC_ERR_NOMEM;
+    gci_algo_choice choice = gci_choose(&args->call, forced);
+    args->call.segment = choice.segment;
+    int err = coll_start_inside(comm, args, &choice, out, &why);
     gci_leave(comm->world);
     return err < 0 ? gci_fail(comm, err, why.fault, "%s", why.text) : GC_OK;
 }
 
-static int coll_finish(int err, gc_request **request)
+GCI int gci_coll_start(gc_comm *comm, const gci_coll_args *args, gc_request **out)
 {
-    return err < 0 ? err : gci_request_wait(request, GCI_FOREVER, NULL);
+    gci_coll_args own = *args;
+    return coll_start_chosen(comm, &own, &comm->coll->forced[args->call.coll], out);
+}
+
+GCI int gci_coll_last_barrier(gc_comm *comm)
+{
+    gc_request *request = NULL;
+    gci_coll_args args = { .call = { .coll = GCI_BARRIER, .rank = comm->rank, .ranks = comm->size, .even = true, .elem_bytes = 1,
+                                     .commutative = true, .associative = true } };
+    int err = coll_start_chosen(comm, &args, &(gci_algo_choice){ .name = "knomial:8" }, &request);
+    return err < 0 ? err : gci_request_wait(&request, GCI_FOREVER, NULL);
 }
 
 /* ---- what other rooms call --------------------------------------------------------------------------------------- */
+
+static void coll_state_free(gci_env *env, struct gci_coll_state *st)
+{
+    gci_clusters_free(env, &st->clusters);
+    gci_topo_free(env, &st->topo);
+    gci_free(env, st);
+}
 
 GCI int gci_coll_open(gc_comm *comm)
 {
@@ -840,9 +844,9 @@ GCI int gci_coll_open(gc_comm *comm)
     struct gci_coll_state *st = gci_alloc(&comm->world->env, sizeof *st);
     if (!st)
         return GC_ERR_NOMEM;
-    int err = coll_read_algos(comm->world->options.algo, st->forced, text);
+    int err = gci_choose_read(comm->world->options.algo, st->forced, text);
     if (err < 0) {
-        gci_free(&comm->world->env, st);
+        coll_state_free(&comm->world->env, st);
         return err;
     }
     comm->coll = st;
@@ -863,7 +867,7 @@ GCI void gci_coll_close(gc_comm *comm)
         st->spare = run->next;
         gci_free(env, run);
     }
-    gci_free(env, st);
+    coll_state_free(env, st);
     comm->coll = NULL;
 }
 
@@ -951,255 +955,4 @@ GCI bool gci_coll_signature(gc_comm *comm, int source_world_rank, uint32_t seq, 
     coll_tell(comm, &n);
     coll_end_mismatch(run, &n);
     return true;
-}
-
-/* ---- arguments --------------------------------------------------------------------------------------------------- */
-
-static bool coll_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return x < y ? y - x < a_bytes : x - y < b_bytes;
-}
-
-/* What every call must have. Not yet anything noted: comm may be NULL. */
-static int coll_begin(gc_comm *comm, enum gci_coll coll, int root, gc_request **request, coll_args *args)
-{
-    if (!comm)
-        return GC_ERR_ARG;
-    const char *name = gci_coll_name(coll);
-    if (!request)
-        return gci_fail(comm, GC_ERR_ARG, -1, "%s: request is NULL", name);
-    *request = NULL;
-    if (root < 0 || root >= comm->size)
-        return gci_fail(comm, GC_ERR_ARG, -1, "%s: root %d is not in 0..%d", name, root, comm->size - 1);
-    *args = (coll_args){ .call = { .coll = coll, .rank = comm->rank, .ranks = comm->size, .root = root, .elem_bytes = 1,
-                                   .commutative = true, .associative = true } };
-    return GC_OK;
-}
-
-/* Sets elem_bytes and the promises of an operation. Returns NULL, or what is wrong. */
-static const char *coll_resolve(gci_world *world, gc_type type, gc_op op, coll_args *args)
-{
-    args->type = type;
-    args->op = op;
-    args->call.elem_bytes = gci_type_bytes(type);
-    if (args->call.elem_bytes == 0)
-        return "no such type";
-    if (op < GCI_OP_FIRST_USER)
-        return gci_op_predefined(op, type) ? NULL : "the operation is not defined on this type";
-    gci_enter(world);
-    if (op - GCI_OP_FIRST_USER < world->op_count)
-        args->user = world->ops[op - GCI_OP_FIRST_USER];
-    gci_leave(world);
-    if (!args->user.fn)
-        return "no such operation";
-    if (type != GC_OPAQUE && args->user.elem_bytes != args->call.elem_bytes)
-        return "the operation's element size is not the type's";
-    args->call.elem_bytes = args->user.elem_bytes;
-    args->call.commutative = args->user.flags & GC_OP_COMMUTATIVE;
-    args->call.associative = args->user.flags & GC_OP_ASSOCIATIVE;
-    return NULL;
-}
-
-/* The buffers of a reduction at a rank that gets the result, or not. */
-static int coll_begin_reduce(gc_comm *comm, coll_args *args, const void *send, void *recv, size_t count, gc_type type,
-                             gc_op op, bool result)
-{
-    const char *name = gci_coll_name(args->call.coll), *wrong = coll_resolve(comm->world, type, op, args);
-    if (wrong)
-        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %s (%s of %s)", name, wrong, gci_op_name(op), gci_type_name(type));
-    if (count > SIZE_MAX / args->call.elem_bytes)
-        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %zu elements of %zu bytes overflow", name, count, args->call.elem_bytes);
-    size_t bytes = count * args->call.elem_bytes;
-    if (bytes > 0 && (!send || (result && !recv)))
-        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %s buffer is NULL", name, send ? "receive" : "send");
-    if (bytes > 0 && result && send != recv && coll_overlap(send, bytes, recv, bytes))
-        return gci_fail(comm, GC_ERR_ARG, -1, "%s: buffers overlap (in place is send == recv)", name);
-    args->call.bytes = bytes;
-    args->call.in_place = result && bytes > 0 && send == recv;
-    args->send = send;
-    args->recv = result ? recv : NULL;
-    return GC_OK;
-}
-
-/* The buffers of a gather at a rank that gets all blocks, or not. */
-static int coll_begin_gather(gc_comm *comm, coll_args *args, const void *send, size_t bytes, void *recv, bool result)
-{
-    const char *name = gci_coll_name(args->call.coll);
-    size_t ranks = (size_t)comm->size;
-    if (bytes > SIZE_MAX / ranks)
-        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %zu blocks of %zu bytes overflow", name, ranks, bytes);
-    if (bytes > 0 && (!send || (result && !recv)))
-        return gci_fail(comm, GC_ERR_ARG, -1, "%s: %s buffer is NULL", name, send ? "receive" : "send");
-    args->call.in_place = result && bytes > 0 && send == (unsigned char *)recv + (size_t)comm->rank * bytes;
-    if (bytes > 0 && result && !args->call.in_place && coll_overlap(send, bytes, recv, ranks * bytes))
-        return gci_fail(comm, GC_ERR_ARG, -1, "%s: buffers overlap (in place is this rank's block of recv)", name);
-    args->call.bytes = bytes;
-    args->send = send;
-    args->recv = result ? recv : NULL;
-    return GC_OK;
-}
-
-/* ---- the public calls -------------------------------------------------------------------------------------------- */
-
-int gc_ibarrier(gc_comm *comm, gc_request **request)
-{
-    coll_args args;
-    int err = coll_begin(comm, GCI_BARRIER, 0, request, &args);
-    return err < 0 ? err : coll_start(comm, &args, request);
-}
-
-int gc_ibcast(gc_comm *comm, void *buf, size_t bytes, int root, gc_request **request)
-{
-    coll_args args;
-    int err = coll_begin(comm, GCI_BCAST, root, request, &args);
-    if (err < 0)
-        return err;
-    if (!buf && bytes > 0)
-        return gci_fail(comm, GC_ERR_ARG, -1, "bcast: buffer is NULL");
-    args.call.bytes = bytes;
-    args.send = buf;
-    args.recv = buf;
-    return coll_start(comm, &args, request);
-}
-
-int gc_igather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root, gc_request **request)
-{
-    coll_args args;
-    int err = coll_begin(comm, GCI_GATHER, root, request, &args);
-    if (err == GC_OK)
-        err = coll_begin_gather(comm, &args, send, bytes, recv, comm->rank == root);
-    return err < 0 ? err : coll_start(comm, &args, request);
-}
-
-int gc_iallgather(gc_comm *comm, const void *send, size_t bytes, void *recv, gc_request **request)
-{
-    coll_args args;
-    int err = coll_begin(comm, GCI_ALLGATHER, 0, request, &args);
-    if (err == GC_OK)
-        err = coll_begin_gather(comm, &args, send, bytes, recv, true);
-    return err < 0 ? err : coll_start(comm, &args, request);
-}
-
-int gc_ireduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root,
-               gc_request **request)
-{
-    coll_args args;
-    int err = coll_begin(comm, GCI_REDUCE, root, request, &args);
-    if (err == GC_OK)
-        err = coll_begin_reduce(comm, &args, send, recv, count, type, op, comm->rank == root);
-    return err < 0 ? err : coll_start(comm, &args, request);
-}
-
-int gc_iallreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, gc_request **request)
-{
-    coll_args args;
-    int err = coll_begin(comm, GCI_ALLREDUCE, 0, request, &args);
-    if (err == GC_OK)
-        err = coll_begin_reduce(comm, &args, send, recv, count, type, op, true);
-    return err < 0 ? err : coll_start(comm, &args, request);
-}
-
-int gc_barrier(gc_comm *comm)
-{
-    gc_request *request = NULL;
-    return coll_finish(gc_ibarrier(comm, &request), &request);
-}
-
-int gc_bcast(gc_comm *comm, void *buf, size_t bytes, int root)
-{
-    gc_request *request = NULL;
-    return coll_finish(gc_ibcast(comm, buf, bytes, root, &request), &request);
-}
-
-int gc_gather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root)
-{
-    gc_request *request = NULL;
-    return coll_finish(gc_igather(comm, send, bytes, recv, root, &request), &request);
-}
-
-int gc_allgather(gc_comm *comm, const void *send, size_t bytes, void *recv)
-{
-    gc_request *request = NULL;
-    return coll_finish(gc_iallgather(comm, send, bytes, recv, &request), &request);
-}
-
-int gc_reduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root)
-{
-    gc_request *request = NULL;
-    return coll_finish(gc_ireduce(comm, send, recv, count, type, op, root, &request), &request);
-}
-
-int gc_allreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op)
-{
-    gc_request *request = NULL;
-    return coll_finish(gc_iallreduce(comm, send, recv, count, type, op, &request), &request);
-}
-
-/* ---- operations -------------------------------------------------------------------------------------------------- */
-
-/* A free place in the world's table of operations, or GC_ERR_NOMEM. */
-static int coll_op_place(gci_world *world)
-{
-    for (int i = 0; i < world->op_count; i++)
-        if (!world->ops[i].fn)
-            return i;
-    if (world->op_count == INT32_MAX - GCI_OP_FIRST_USER)
-        return GC_ERR_NOMEM;
-    gci_user_op *grown = gci_realloc(&world->env, world->ops, ((size_t)world->op_count + 1) * sizeof *grown);
-    if (!grown)
-        return GC_ERR_NOMEM;
-    world->ops = grown;
-    return world->op_count++;
-}
-
-int gc_op_create(gc_comm *comm, gc_op_fn *fn, size_t elem_bytes, unsigned flags, void *user, gc_op *op)
-{
-    if (!comm)
-        return GC_ERR_ARG;
-    if (!fn || !op || elem_bytes == 0 || flags & ~(unsigned)(GC_OP_ASSOCIATIVE | GC_OP_COMMUTATIVE))
-        return gci_fail(comm, GC_ERR_ARG, -1, "op_create: %s", !fn ? "function is NULL" : !op ? "result is NULL" :
-                        elem_bytes == 0 ? "elements of 0 bytes" : "unknown flags");
-    gci_world *world = comm->world;
-    gci_enter(world);
-    int place = coll_op_place(world);
-    if (place >= 0)
-        world->ops[place] = (gci_user_op){ .fn = fn, .user = user, .elem_bytes = elem_bytes, .flags = flags };
-    gci_leave(world);
-    if (place < 0)
-        return gci_fail(comm, place, -1, "op_create: out of memory");
-    *op = GCI_OP_FIRST_USER + place;
-    return GC_OK;
-}
-
-int gc_op_free(gc_comm *comm, gc_op op)
-{
-    if (!comm)
-        return GC_ERR_ARG;
-    gci_world *world = comm->world;
-    gci_enter(world);
-    int place = op - GCI_OP_FIRST_USER;
-    bool known = op >= GCI_OP_FIRST_USER && place < world->op_count && world->ops[place].fn;
-    if (known)
-        world->ops[place] = (gci_user_op){ 0 };     /* running collectives have a copy */
-    gci_leave(world);
-    return known ? GC_OK : gci_fail(comm, GC_ERR_ARG, -1, "op_free: %d is no operation of gc_op_create", op);
-}
-
-int gc_reduce_local(gc_comm *comm, const void *in, void *inout, size_t count, gc_type type, gc_op op)
-{
-    if (!comm)
-        return GC_ERR_ARG;
-    coll_args args = { .call = { .coll = GCI_REDUCE } };
-    const char *wrong = coll_resolve(comm->world, type, op, &args);
-    if (wrong)
-        return gci_fail(comm, GC_ERR_ARG, -1, "reduce_local: %s (%s of %s)", wrong, gci_op_name(op), gci_type_name(type));
-    if (count > SIZE_MAX / args.call.elem_bytes)
-        return gci_fail(comm, GC_ERR_ARG, -1, "reduce_local: %zu elements of %zu bytes overflow", count, args.call.elem_bytes);
-    size_t bytes = count * args.call.elem_bytes;
-    if (bytes > 0 && (!in || !inout || coll_overlap(in, bytes, inout, bytes)))
-        return gci_fail(comm, GC_ERR_ARG, -1, "reduce_local: buffers are NULL or overlap");
-    if (bytes > 0)
-        coll_apply(&args, in, inout, bytes);
-    return GC_OK;
 }

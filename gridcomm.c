@@ -52,7 +52,7 @@ static const option_row option_rows[] = {
     { "ADVERTISE", OPTION_TEXT, OPTION_AT(advertise), 0, 0, 0, NULL, false },
     { "STREAMS", OPTION_INT, OPTION_AT(streams), 1, 64, 1, NULL, false },
     { "MODEL", OPTION_TEXT, OPTION_AT(model), 0, 0, 0, NULL, true },
-    { "ORDER", OPTION_TEXT, OPTION_AT(order), 0, 0, 0, NULL, true },
+    { "ORDER", OPTION_TEXT, OPTION_AT(order), 0, 0, 0, NULL, false },
     { "STALL", OPTION_REAL, OPTION_AT(stall), 0, 1e9, 0, NULL, true },
 };
 
@@ -199,12 +199,17 @@ static int options_check(gc_options *o, bool root, char error_text[GCI_TEXT])
                              gci_routing_name((enum gci_routing)i));
         return GC_ERR_CONFIG;
     }
+    if (o->order && o->order[0] && strcmp(o->order, "rank") != 0) {
+        snprintf(error_text, GCI_TEXT, "GRIDCOMM_ORDER: '%.60s' is not rank", o->order);
+        return GC_ERR_CONFIG;
+    }
     if (o->max_links == 0)
         o->max_links = max_links_default();
     int err = direct_resolve(o, error_text);
     if (err == GC_OK && o->links && root)
         err = links_check(o->links, error_text);
-    return err == GC_OK ? gci_coll_check_algo(o->algo, error_text) : err;
+    gci_algo_choice forced[GCI_COLLS] = { 0 };
+    return err == GC_OK ? gci_choose_read(o->algo, forced, error_text) : err;
 }
 
 /* Explicit options win over the environment, the environment over the defaults. Strings become the world's own. */
@@ -670,7 +675,7 @@ int gc_finalize(gc_comm *comm)
     gci_leave(w);
     if (pending > 0)
         return gci_fail(comm, GC_ERR_PENDING, -1, "%d requests or messages are pending", pending);
-    int err = gc_barrier(comm);
+    int err = gci_coll_last_barrier(comm);
     if (w->control) {
         if (err == GC_OK) {
             gci_enter(w);

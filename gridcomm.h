@@ -127,7 +127,7 @@ typedef struct gc_options {
                                    holds for all ranks; if it has none, each rank's own */
     const char *algo;           /* "bcast:binomial,reduce:flat": algorithms to take */
     const char *model;          /* later */
-    const char *order;          /* later */
+    const char *order;          /* "rank": reductions give the same bits on any topology and algorithm; "": the fastest order */
     const char *progress;       /* how to wait: "auto" (poll as long as that pays, then sleep), "poll", "sleep"; "thread":
                                    a thread of the library moves messages while the program computes */
     const char *routing;        /* how relays are chosen, the same at every rank: "updown-dfs" (default), "updown-bfs",
@@ -344,9 +344,15 @@ int gc_pollfd(gc_comm *world);
  * text that names both sides. A call blocks until this rank's part is done: that another has finished, only
  * gc_barrier says.
  *
- * Sizes are per rank: gc_gather of 4 bytes over 8 ranks fills 32 bytes at the root, rank by rank. In place: for
- * gather and allgather, send is the rank's own block inside recv; for reduce and allreduce, send == recv. No other
- * overlap. Buffers that matter at the root alone may be NULL elsewhere.
+ * Blocks: every rank has a block, in the order of ranks. `bytes` is the size of one: gc_gather of 4 bytes over 8 ranks
+ * fills 32 bytes at the root. Functions that end in v take blocks of any sizes, 0 too, at any places: arrays of gc_size
+ * sizes and gc_size offsets from the beginning of the buffer, both in bytes. Gaps stay as they are. What is
+ * received must not overlap; what is sent may.
+ *
+ * In place: the smaller buffer of scatter, gather, allgather and their v forms may be this rank's own block inside the
+ * larger one; of all others send == recv, for alltoallv with the same sizes and offsets. For reduce_scatter both are
+ * fine: with send == recv the result comes to the buffer's beginning. Any other overlap is GC_ERR_ARG where it can be
+ * seen. Each rank decides for itself. Arguments that matter at the root alone are not looked at elsewhere.
  *
  * When a member dies, every collective of the communicator that is pending or begun later ends with GC_ERR_PEER, at
  * every other member; what is in recv then is undefined. Besides the common codes each returns GC_OK or
@@ -358,36 +364,100 @@ int gc_barrier(gc_comm *comm);
 /* Copies buf of root, bytes long, to buf of every other rank. Returns: see above. */
 int gc_bcast(gc_comm *comm, void *buf, size_t bytes, int root);
 
-/* Puts every rank's send (bytes each) one after another into recv of root (gc_size * bytes). Returns: see above. */
+/* Gives every rank its block (bytes) of root's send (gc_size * bytes). send matters at the root. Returns: see above. */
+int gc_scatter(gc_comm *comm, const void *send, size_t bytes, void *recv, int root);
+
+/* As gc_scatter, with blocks of any size: root has send, bytes[] and offsets[]; each rank says how long its own is, as
+ * root does (recv_bytes == bytes[rank]). Returns: see above. Sizes that only two ranks know are compared when a message
+ * comes: who receives it gets GC_ERR_MISMATCH. No message is sent for 0 bytes, so nobody notices if the other expects some. */
+int gc_scatterv(gc_comm *comm, const void *send, const size_t bytes[], const size_t offsets[], void *recv,
+                size_t recv_bytes, int root);
+
+/* Puts every rank's send (bytes each) one after another into recv of root (gc_size * bytes). recv matters at the root.
+ * Returns: see above. */
 int gc_gather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root);
+
+/* As gc_gather, with blocks of any size: root has recv, bytes[] and offsets[]; each rank says how long its own is
+ * (send_bytes == bytes[rank]). Returns: as gc_scatterv. */
+int gc_gatherv(gc_comm *comm, const void *send, size_t send_bytes, void *recv, const size_t bytes[],
+               const size_t offsets[], int root);
 
 /* As gc_gather, with the result at every rank. Returns: see above. */
 int gc_allgather(gc_comm *comm, const void *send, size_t bytes, void *recv);
 
+/* As gc_gatherv, with the result at every rank. bytes[] is the same at all ranks, offsets[] each rank's own affair.
+ * Returns: see above. */
+int gc_allgatherv(gc_comm *comm, const void *send, size_t send_bytes, void *recv, const size_t bytes[],
+                  const size_t offsets[]);
+
+/* Gives every rank j block j of this rank's send, which becomes this rank's block of j's recv. Both have gc_size blocks
+ * of bytes each. Returns: see above. */
+int gc_alltoall(gc_comm *comm, const void *send, size_t bytes, void *recv);
+
+/* As gc_alltoall, with blocks of any size. What i sends to j has the same size at both: send_bytes[j] at i is
+ * recv_bytes[i] at j. Returns: as gc_scatterv. */
+int gc_alltoallv(gc_comm *comm, const void *send, const size_t send_bytes[], const size_t send_offsets[], void *recv,
+                 const size_t recv_bytes[], const size_t recv_offsets[]);
+
 /* Combines the count elements of every rank's send, element by element, into recv of root: send of rank 0 (op) send
- * of rank 1 (op) ... Operations that are associative are combined pairwise along a tree, in a placement that depends
+ * of rank 1 (op) ... Operations that are associative are combined pairwise, in a placement that depends
  * on the ranks alone and never on who was faster: the same run gives the same bits. What is not commutative is
- * combined in the order of ranks, what is not associative strictly from rank 0 up. The predefined operations: GC_SUM,
- * GC_PROD, GC_MIN and GC_MAX on integers, float and double; the others on integers. Integers wrap; a NaN makes the
- * minimum and the maximum NaN; logical operations give 0 or 1. GC_FLOAT16, GC_BFLOAT16 and GC_OPAQUE have operations
- * of gc_op_create only. Returns: see above; GC_ERR_ARG also for an op that the type does not have. */
+ * combined in the order of ranks, what is not associative strictly from rank 0 up. recv matters at the root.
+ *
+ * The predefined operations: GC_SUM, GC_PROD, GC_MIN and GC_MAX on all types but GC_OPAQUE; the others on integers.
+ * Integers wrap; a NaN makes the minimum and the maximum NaN; logical operations give 0 or 1. GC_FLOAT16 is IEEE
+ * binary16 and GC_BFLOAT16 the upper half of a float: each single operation is computed in float and rounded to nearest,
+ * ties to even. GC_OPAQUE has operations of gc_op_create only. Returns: see above; GC_ERR_ARG also for an op that the
+ * type does not have. */
 int gc_reduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root);
 
 /* As gc_reduce, with the same result, to the bit, at every rank. Returns as gc_reduce. */
 int gc_allreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op);
 
-/* The same begun: gc_ibarrier, gc_ibcast, gc_igather, gc_iallgather, gc_ireduce and gc_iallreduce do not block and
- * give a request, to be completed like any other; it progresses inside any call of the library. Several may be under
- * way; all members begin them in the same order. Each returns GC_OK, or an error that was there at once: then
- * *request is NULL. */
+/* Combines as gc_reduce vectors of counts[0] + counts[1] + ... elements, and gives every rank its block of the result:
+ * counts[rank] elements in recv. counts[] is the same at all ranks. Returns as gc_reduce. */
+int gc_reduce_scatter(gc_comm *comm, const void *send, void *recv, const size_t counts[], gc_type type, gc_op op);
+
+/* As gc_reduce_scatter, with count elements for every rank: send has gc_size * count. Returns as gc_reduce. */
+int gc_reduce_scatter_block(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op);
+
+/* Combines as gc_reduce, and gives every rank the result of the ranks from 0 up to itself. Returns as gc_reduce. */
+int gc_scan(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op);
+
+/* As gc_scan, without the rank's own: the result of ranks 0 .. rank - 1. At rank 0 recv is left as it is, and may be
+ * NULL. Returns as gc_reduce. */
+int gc_exscan(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op);
+
+/* The same begun: gc_ibarrier, gc_ibcast, gc_iscatter, gc_iscatterv, gc_igather, gc_igatherv, gc_iallgather,
+ * gc_iallgatherv, gc_ialltoall, gc_ialltoallv, gc_ireduce, gc_iallreduce, gc_ireduce_scatter, gc_ireduce_scatter_block,
+ * gc_iscan and gc_iexscan do not block and give a request, to be completed like any other; it progresses inside any call
+ * of the library. Several may be under way; all members begin them in the same order. Buffers are the library's until
+ * then, arrays only during the call. Each returns GC_OK, or an error that was there at once: then *request is NULL. */
 int gc_ibarrier(gc_comm *comm, gc_request **request);
 int gc_ibcast(gc_comm *comm, void *buf, size_t bytes, int root, gc_request **request);
+int gc_iscatter(gc_comm *comm, const void *send, size_t bytes, void *recv, int root, gc_request **request);
+int gc_iscatterv(gc_comm *comm, const void *send, const size_t bytes[], const size_t offsets[], void *recv,
+                 size_t recv_bytes, int root, gc_request **request);
 int gc_igather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root, gc_request **request);
+int gc_igatherv(gc_comm *comm, const void *send, size_t send_bytes, void *recv, const size_t bytes[],
+                const size_t offsets[], int root, gc_request **request);
 int gc_iallgather(gc_comm *comm, const void *send, size_t bytes, void *recv, gc_request **request);
+int gc_iallgatherv(gc_comm *comm, const void *send, size_t send_bytes, void *recv, const size_t bytes[],
+                   const size_t offsets[], gc_request **request);
+int gc_ialltoall(gc_comm *comm, const void *send, size_t bytes, void *recv, gc_request **request);
+int gc_ialltoallv(gc_comm *comm, const void *send, const size_t send_bytes[], const size_t send_offsets[], void *recv,
+                  const size_t recv_bytes[], const size_t recv_offsets[], gc_request **request);
 int gc_ireduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root,
                gc_request **request);
 int gc_iallreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op,
                   gc_request **request);
+int gc_ireduce_scatter(gc_comm *comm, const void *send, void *recv, const size_t counts[], gc_type type, gc_op op,
+                       gc_request **request);
+int gc_ireduce_scatter_block(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op,
+                             gc_request **request);
+int gc_iscan(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, gc_request **request);
+int gc_iexscan(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op,
+               gc_request **request);
 
 /* ---- operations of one's own ------------------------------------------------------------------------------------- */
 
@@ -417,6 +487,48 @@ const char *gc_host(const gc_comm *comm, int rank);
 /* Returns the cluster of a rank: "site/rack", "" if none was given. Lives as long as the communicator. NULL: no such
  * rank. */
 const char *gc_cluster(const gc_comm *comm, int rank);
+
+/* A rooted tree of the ranks 0 .. size - 1: each rank's parent, its first child, and the next child of its parent; -1: none.
+ * Who sends to its children sends in the order of siblings. */
+typedef struct gc_tree { int size, root; int *parent; int *first_child; int *next_sibling; } gc_tree;
+
+/* What is known of the times of messages: of a later version. */
+typedef struct gc_model gc_model;
+
+/* Makes a tree. Shapes:
+ *   "flat"       all are children of the root: the least latency for few ranks
+ *   "chain"      each has one child, the next rank: for long data that is cut into segments
+ *   "binary", "kary:K"        a rank has up to K children, whose subtrees are as equal as can be: log(size) levels
+ *   "binomial", "knomial:K"   subtrees of 1, K, K^2, ... ranks, K - 1 of each, at the root: while a rank sends to one child,
+ *                those that it sent to before send to theirs; K is 2 for "binomial"
+ * K is 8 where it is left out ("kary"). Every subtree is a run of ranks, counted on from the root, 0 after the highest;
+ * children stand in sending order, the largest subtree first. model must be NULL in this version, and bytes, the size of
+ * each rank's message, is then not looked at. Local; needs no world. Free it with gc_tree_free.
+ * Returns GC_OK; GC_ERR_ARG: no such shape or number, size < 1, root not in 0 .. size - 1; GC_ERR_NOMEM;
+ * GC_ERR_UNSUPPORTED: a model. *tree is NULL after an error. */
+int gc_tree_build(gc_tree **tree, const char *shape, int size, int root, const gc_model *model, const size_t bytes[]);
+
+/* Frees a tree that gc_tree_build made, and no other. NULL is fine. */
+void gc_tree_free(gc_tree *tree);
+
+/* Writes a tree into text: a line per rank, indented by its depth, siblings in order; or for Graphviz, if dot is not 0. The
+ * text is cut to text_bytes with its end; *needed, which may be NULL, is what the whole takes. Local. Returns GC_OK;
+ * GC_ERR_ARG: not one tree over all its ranks. */
+int gc_tree_print(const gc_tree *tree, int dot, char *text, size_t text_bytes, size_t *needed);
+
+/* Collectives along a given tree, whose root is the collective's: gc_tree_bcast, gc_tree_reduce, gc_tree_scatterv and
+ * gc_tree_gatherv are gc_bcast, gc_reduce, gc_scatterv and gc_gatherv otherwise. Any tree of gc_size ranks will do, the
+ * same at all ranks. Messages run between parent and child alone, except where a reduction has an operation that the
+ * tree cannot take in its order. Before scatterv and gatherv the root tells all ranks the sizes. Each blocks, and returns
+ * as the other does; GC_ERR_ARG also for a tree of another size, or that is none; GC_ERR_MISMATCH also for trees that
+ * differ. */
+int gc_tree_bcast(gc_comm *comm, const gc_tree *tree, void *buf, size_t bytes);
+int gc_tree_reduce(gc_comm *comm, const gc_tree *tree, const void *send, void *recv, size_t count, gc_type type,
+                   gc_op op);
+int gc_tree_scatterv(gc_comm *comm, const gc_tree *tree, const void *send, const size_t bytes[], const size_t offsets[],
+                     void *recv, size_t recv_bytes);
+int gc_tree_gatherv(gc_comm *comm, const gc_tree *tree, const void *send, size_t send_bytes, void *recv,
+                    const size_t bytes[], const size_t offsets[]);
 
 /* What this process has sent and holds. Later versions may add fields at the end. */
 typedef struct gc_stats {

@@ -266,6 +266,19 @@ GCI void gci_topo_free(gci_env *, gci_topo *);
 GCI int  gci_topo_common(const gci_topo *, int a, int b);               /* the innermost cluster of both */
 GCI bool gci_topo_inside(const gci_topo *, int cluster, int node);
 
+/* The clusters between which the wide area lies: those of the first level of names that has more than one (who has no name
+ * there is in one with all others who have none). One block of memory. */
+typedef struct gci_clusters {
+    int      clusters;          /* numbered by their lowest node */
+    int32_t *of;                /* [nodes] */
+    int32_t *first;             /* [clusters + 1] into member[] */
+    int32_t *member;            /* [nodes] by cluster, ascending within it */
+    bool     runs;              /* each is a run of consecutive nodes */
+    const gci_topo *topo;
+} gci_clusters;
+GCI int  gci_clusters_make(gci_env *, const gci_topo *, gci_clusters *);        /* GC_ERR_NOMEM */
+GCI void gci_clusters_free(gci_env *, gci_clusters *);
+
 /* ---- route.c: routing tables over any connected graph (pure) ---------------------------------------------------- */
 
 enum gci_metric { GCI_LATENCY, GCI_BANDWIDTH, GCI_METRICS };
@@ -357,7 +370,7 @@ GCI int  gci_links_parse(gci_env *, const char *text, size_t bytes, gci_require 
 GCI bool gci_pattern_fits(const char *pattern, const char *text);
 GCI bool gci_pattern_part_fits(const char *pattern, size_t bytes, const char *text);    /* the pattern: so many bytes */
 
-/* ---- sched.c: schedules and the algorithms that emit them (pure) --------------------------------------------- */
+/* ---- sched.c: schedules, how they are written, and the pool of algorithms (pure) -------------------------------- */
 
 /* A schedule is what one rank does in one collective: steps, and which waits for which. It has no pointers and no
  * communicator, is never changed once built, and is run by coll.c, priced by the models and checked by the tests. */
@@ -382,28 +395,126 @@ typedef struct gci_sched {
     int32_t  *wait;
 } gci_sched;
 
-enum gci_coll { GCI_BARRIER, GCI_BCAST, GCI_REDUCE, GCI_ALLREDUCE, GCI_GATHER, GCI_ALLGATHER, GCI_COLLS };
+enum gci_coll { GCI_BARRIER, GCI_BCAST, GCI_SCATTER, GCI_GATHER, GCI_ALLGATHER, GCI_ALLTOALL,
+                GCI_REDUCE, GCI_ALLREDUCE, GCI_REDUCE_SCATTER, GCI_SCAN, GCI_EXSCAN, GCI_COLLS };
 
-/* What a builder sees of a call. Offsets and sizes in bytes. */
+/* Blocks, one per rank: equal ones, one after another; or as two arrays say. */
+typedef struct gci_blocks { size_t each; const size_t *bytes, *at; } gci_blocks;    /* bytes NULL: each; at NULL: packed */
+
+/* What a builder sees of a call. All sizes and offsets in bytes. */
 typedef struct gci_call {
     enum gci_coll coll;
     int    rank, ranks, root;
-    size_t bytes;               /* a rank's block; the whole vector for bcast, reduce, allreduce */
+    size_t bytes;               /* the vector of bcast and of reductions but reduce_scatter; unused by the others */
+    gci_blocks send;            /* scatter (at the root), alltoall, reduce_scatter: the block for each rank */
+    gci_blocks recv;            /* gather (at the root), allgather, alltoall: the block of each rank */
+    size_t own;                 /* this rank's block: sent in (all)gather, got in scatter and reduce_scatter */
+    bool   even;                /* all blocks have the size `own`, and every rank knows */
+    bool   known;               /* uneven gather, scatter: all ranks, not the root alone, have all sizes */
     size_t elem_bytes;          /* reductions: never cut an element */
+    size_t segment;             /* bytes of a message where an algorithm can cut them; 0: whole */
     bool   in_place;
     bool   commutative;         /* else operands meet in rank order */
     bool   associative;         /* else reductions are evaluated strictly from rank 0 up */
+    bool   canonical;           /* one expression on every path: [0, p) is [0, 2^k) (op) [2^k, p), 2^k the largest below p;
+                                   not of what is not associative */
+    const gci_clusters *clusters;       /* NULL: all in one */
+    const gc_tree   *tree;      /* of gc_tree_*: the given one; NULL: the algorithm's own */
 } gci_call;
 
-typedef struct gci_algo {
-    enum gci_coll coll;
-    const char   *name;                                     /* "binomial", "flat" */
-    int (*build)(gci_env *, const gci_call *, gci_sched *); /* GC_OK, GC_ERR_NOMEM, GC_ERR_UNSUPPORTED (does not fit the call) */
-} gci_algo;
+GCI size_t gci_block_bytes(const gci_blocks *, int rank);
+GCI size_t gci_block_at(const gci_blocks *, int rank);          /* where it begins; O(rank) if packed and uneven */
+GCI size_t gci_blocks_bytes(const gci_blocks *, int first, int end);    /* of all in [first, end) */
 
-GCI const gci_algo *gci_algo_find(enum gci_coll, const char *name);     /* name NULL: the first; NULL: none such */
-GCI const char *gci_coll_name(enum gci_coll);                           /* "allreduce" */
+/* A schedule being written. An algorithm appends steps, and never looks after each: the first failure sticks. */
+typedef struct gci_spot { uint8_t buf; size_t at; } gci_spot;     /* enum gci_buffer; its offset */
+enum { GCI_NO_STEP = -1 };      /* nothing to wait for */
+
+typedef struct gci_builder {
+    gci_env         *env;
+    const gci_call  *call;
+    const char      *name;      /* of the algorithm, with what follows it: "chain", "kary:3" */
+    gci_sched       *out;
+    gci_spot        input;     /* the vector or blocks that this rank brings in, after the step `ready` (see sched.c) */
+    int32_t          ready;
+    bool             input_is_recv;     /* it lies in the receive buffer: may be overwritten, and must where the result goes */
+    int32_t          step_room, wait_room;
+    int32_t         *pending;   int32_t pendings, pending_room;     /* steps for the next join */
+    int              error;     /* GC_OK, GC_ERR_NOMEM, GC_ERR_UNSUPPORTED: this algorithm does not fit the call */
+} gci_builder;
+
+/* Each appends a step that waits for `after`, and returns it. */
+GCI int32_t gci_emit_send(gci_builder *, int peer, gci_spot from, size_t bytes, int32_t after);
+GCI int32_t gci_emit_recv(gci_builder *, int peer, gci_spot to, size_t bytes, int32_t after);
+GCI int32_t gci_emit_copy(gci_builder *, gci_spot to, gci_spot from, size_t bytes, int32_t after);
+GCI int32_t gci_emit_reduce(gci_builder *, gci_spot to, gci_spot from, size_t bytes, bool swapped, int32_t after);
+/* One step that stands for both (an empty copy, unless one is enough). */
+GCI int32_t gci_emit_both(gci_builder *, int32_t a, int32_t c);
+/* Lets the step that was appended last wait for another one too. */
+GCI void    gci_emit_also(gci_builder *, int32_t step, int32_t earlier);
+/* Notes a step; the join stands for all that were noted since the last one. */
+GCI void    gci_emit_pend(gci_builder *, int32_t step);
+GCI int32_t gci_emit_join(gci_builder *);
+/* Scratch, aligned to a cache line. */
+GCI gci_spot gci_emit_slot(gci_builder *, size_t bytes);
+GCI gci_spot gci_spot_at(gci_spot, size_t further);
+/* How many messages `bytes` are cut into, at least one, and the i-th of them; whole elements each. */
+GCI int32_t gci_segments(const gci_call *, size_t bytes);
+GCI size_t  gci_segment_at(const gci_call *, size_t bytes, int32_t i);          /* i == gci_segments: bytes */
+
+/* An algorithm of the pool. Names may take a number: "kary:3". */
+typedef struct gci_algo { const char *name; unsigned colls; void (*emit)(gci_builder *); } gci_algo;   /* colls: 1 << gci_coll */
+GCI const gci_algo *gci_algo_at(int i);                                 /* NULL: there are no more */
+GCI const gci_algo *gci_algo_find(enum gci_coll, const char *name);     /* NULL: none such */
+/* GC_OK, GC_ERR_NOMEM, GC_ERR_UNSUPPORTED. name: as given to gci_algo_find. */
+GCI int  gci_sched_build(gci_env *, const gci_algo *, const char *name, const gci_call *, gci_sched *);
 GCI void gci_sched_free(gci_env *, gci_sched *);
+GCI const char *gci_coll_name(enum gci_coll);                           /* "allreduce" */
+GCI bool gci_coll_reduces(enum gci_coll);
+GCI bool gci_call_has_result(const gci_call *);                         /* has this rank a receive buffer? */
+
+/* ---- choose.c: which algorithm a collective takes (pure) ---------------------------------------------------------- */
+
+enum { GCI_ALGO_NAME = 32 };
+typedef struct gci_algo_choice { char name[GCI_ALGO_NAME]; size_t segment; } gci_algo_choice;     /* name "": none */
+/* forced: by GRIDCOMM_ALGO, or with the name "". */
+GCI gci_algo_choice  gci_choose(const gci_call *, const gci_algo_choice *forced);
+GCI const char *gci_choose_last(enum gci_coll);                         /* an algorithm that takes every call */
+/* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine. */
+GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], char error_text[GCI_TEXT]);
+
+/* ---- tree.c: rooted trees (pure) ----------------------------------------------------------------------------------- */
+
+/* A tree of ranks by name: flat, chain, binary, binomial, kary:K, knomial:K (docs/collectives.md). GC_ERR_ARG, _NOMEM. */
+GCI int  gci_tree_make(gci_env *, const char *shape, int size, int root, gc_tree *);
+/* One over clusters: the root reaches a rank of each other cluster itself; within a cluster (and its racks and hosts, level by
+ * level) the shape. */
+GCI int  gci_tree_over_clusters(gci_env *, const char *shape, const gci_clusters *, int root, gc_tree *);
+GCI void gci_tree_drop(gci_env *, gc_tree *);                           /* what the two have made */
+/* Is it one tree over 0 .. size - 1? */
+GCI bool gci_tree_is_sound(const gc_tree *);
+/* Is every subtree a run of consecutive ranks? (No memory: false.) */
+GCI bool gci_tree_is_ordered(gci_env *, const gc_tree *);
+/* The subtree of a rank: how many ranks, between which, and where they stand when each rank is followed by the subtrees of
+ * its children, the last sibling first: at place, ..., place + size - 1. */
+typedef struct gci_subtree { int32_t low, high, size, place; } gci_subtree;
+GCI void gci_tree_subtrees(const gc_tree *, gci_subtree *);             /* [size]; of a sound tree */
+
+/* ---- treecoll.c, exchange.c, circulant.c, wide.c: the algorithms (pure) ----------------------------------------- */
+
+GCI void gci_tree_algo(gci_builder *);          /* treecoll.c: on any tree */
+GCI void gci_doubling_algo(gci_builder *);      /* exchange.c: among all ranks, as if they were equally near */
+GCI void gci_halving_algo(gci_builder *);
+GCI void gci_ring_algo(gci_builder *);
+GCI void gci_bruck_algo(gci_builder *);
+GCI void gci_pairwise_algo(gci_builder *);
+GCI void gci_direct_algo(gci_builder *);
+GCI void gci_scatter_algo(gci_builder *);
+GCI void gci_circulant_algo(gci_builder *);     /* circulant.c */
+/* A rank's receive schedule of a broadcast by rank 0: in round k + q * phase block[k] + q * phase, none if < 0. Returns q. */
+enum { GCI_CIRCULANT_ROUNDS_MAX = 31 };
+GCI int  gci_circulant_blocks(int ranks, int rank, int32_t block[GCI_CIRCULANT_ROUNDS_MAX]);
+GCI void gci_wide_algo(gci_builder *);          /* wide.c: between clusters */
 
 /* ---- site.c: which hosts are at one site (pure) ------------------------------------------------------------------- */
 
@@ -1530,7 +1641,7 @@ typedef struct gci_sent {
     bool        acknowledged;   /* and rest goes on */
 } gci_sent;
 
-enum { GCI_EARLY_KEPT = 4 };            /* early grants remembered; what is forgotten costs a round trip, no more */
+enum { GCI_EARLY_KEPT = 32 };           /* early grants remembered; what is forgotten costs a round trip, no more */
 
 /* What this rank shares with one peer. */
 typedef struct gci_pair {
@@ -1669,8 +1780,23 @@ GCI void gci_coll_fail(gc_comm *, int code, int fault_world_rank, const char *wh
 GCI void gci_coll_notice(gci_world *, const gci_notice *);       /* GCI_NOTICE_MISMATCH came. Inside the monitor */
 GCI bool gci_coll_signature(gc_comm *, int source_world_rank, uint32_t seq, uint32_t signature);   /* true: drop the message */
 GCI const char *gci_coll_signed(uint32_t signature);             /* the name of its operation */
-/* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine */
-GCI int  gci_coll_check_algo(const char *text, char error_text[GCI_TEXT]);
+
+/* What a call says, beside what shapes its schedule. */
+typedef struct gci_coll_args {
+    gci_call    call;           /* arrays and tree are copied where they are kept */
+    const void *send;
+    void       *recv;
+    gc_type     type;
+    gc_op       op;
+    gci_user_op user;           /* fn NULL: op is predefined */
+    int         error;          /* why this rank cannot take part: the collective fails with it everywhere; GC_OK */
+} gci_coll_args;
+/* The barrier of the end, blocking. One rank lets all others go: as nearly at once as can be, since who is through does not wait
+ * for ever for one that is not (life.c). */
+GCI int  gci_coll_last_barrier(gc_comm *);
+/* GC_OK and a request, or what gci_fail has noted. Outside the monitor. */
+GCI int  gci_coll_start(gc_comm *, const gci_coll_args *, gc_request **);
+GCI void gci_coll_apply(const gci_coll_args *, const void *in, void *inout, size_t bytes);    /* inout = in (op) inout */
 
 /* ---- gridcomm.c: the life of a world ------------------------------------------------------------------------------------ */
 

@@ -33,7 +33,9 @@
 
 enum {
     COPY_MAX = 1024,                    /* bytes of payload copied even within a host: cheaper than waiting for the socket */
-    WINDOW_LAST = 4 << 20,              /* bytes lent to a peer on demand, at most */
+    WINDOW_FAR = 512 << 10,             /* bytes lent to a peer at another site from the first: its answers take long */
+    WINDOW_NEAR = 256 << 10,            /* on demand to one at this site, at most, */
+    WINDOW_LAST = 4 << 20,              /* and to others */
     KIB = 1024,
     WIRE16_MAX = 65535,
     STREAMS_LONG = 2 * GCI_PACKET_MAX,  /* bytes beyond an envelope: worth a packet that lets them take strands */
@@ -159,6 +161,11 @@ GCI gci_pair *gci_pair_of(gci_p2p *p2p, int peer)
     p->open_end = &p->open;
     p->sent_end = &p->sent;
     p->room = p2p->room_first;
+    if (p->far_away) {
+        size_t more = gci_min(WINDOW_FAR - gci_min(p->room, WINDOW_FAR), p2p->room_left / 4);
+        p->room += more;
+        p2p->room_left -= more;
+    }
     p2p->pair[peer] = p;
     return p;
 }
@@ -251,7 +258,8 @@ static void peer_starves(gci_p2p *p2p, gci_pair *p)
         p->peer_starved = true;
         p2p->starving++;
     }
-    size_t more = gci_min(gci_min(p->room, p2p->room_left), WINDOW_LAST - gci_min(p->room, WINDOW_LAST));
+    size_t most = p->far_away ? WINDOW_LAST : WINDOW_NEAR;
+    size_t more = gci_min(gci_min(p->room, p2p->room_left), most - gci_min(p->room, most));
     p->room += more;
     p2p->room_left -= more;
     lend(p2p, p);

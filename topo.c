@@ -189,3 +189,63 @@ GCI bool gci_topo_inside(const gci_topo *t, int cluster, int node)
 {
     return t->place[node] >= t->first[cluster] && t->place[node] - t->first[cluster] < t->size[cluster];
 }
+
+/* ---- clusters ------------------------------------------------------------------------------------------------------- */
+
+/* The named cluster of a node at the given depth; 0: it has no name there. */
+static int32_t topo_named(const gci_topo *t, int32_t node, int32_t depth)
+{
+    int32_t c = t->parent[t->of[node]];     /* of[] is its host, the last but one bears its last name */
+    while (t->depth[c] > depth)
+        c = t->parent[c];
+    return t->depth[c] == depth ? c : 0;
+}
+
+/* The depth of the first level of names that parts the nodes; 0: none does. */
+static int32_t topo_parting(const gci_topo *t)
+{
+    for (int32_t depth = 1;; depth++) {
+        int32_t first = topo_named(t, t->order[0], depth), differ = 0;
+        for (int32_t i = 1; i < t->nodes && !differ; i++)
+            differ = topo_named(t, t->order[i], depth) != first;
+        if (differ || first == 0)
+            return differ ? depth : 0;
+    }
+}
+
+GCI int gci_clusters_make(gci_env *env, const gci_topo *t, gci_clusters *s)
+{
+    size_t n = (size_t)t->nodes;
+    int32_t *number = gci_alloc(env, (size_t)t->clusters * sizeof *number), *block = gci_alloc(env, (3 * n + 1) * sizeof *block);
+    *s = (gci_clusters){ 0 };
+    if (!number || !block) {
+        gci_free(env, number);
+        gci_free(env, block);
+        return GC_ERR_NOMEM;
+    }
+    *s = (gci_clusters){ .of = block, .member = block + n, .first = block + 2 * n, .runs = true, .topo = t };
+    int32_t depth = n > 0 ? topo_parting(t) : 0;
+    for (int32_t i = 0; i < t->nodes; i++) {            /* number[]: + 1, of the cluster that c is */
+        int32_t c = depth ? topo_named(t, i, depth) : 0;
+        if (!number[c])
+            number[c] = ++s->clusters;
+        s->of[i] = number[c] - 1;
+        s->first[s->of[i] + 1]++;
+        s->runs &= i == 0 || s->of[i] == s->of[i - 1] || s->of[i] == s->clusters - 1;
+    }
+    for (int32_t k = 0; k < s->clusters; k++)
+        s->first[k + 1] += s->first[k];
+    for (int32_t i = t->nodes; i-- > 0;)
+        s->member[--s->first[s->of[i] + 1]] = i;
+    for (int32_t k = 0; k < s->clusters; k++)              /* each stands where its own begins now: one to the left again */
+        s->first[k] = s->first[k + 1];
+    s->first[s->clusters] = t->nodes;
+    gci_free(env, number);
+    return GC_OK;
+}
+
+GCI void gci_clusters_free(gci_env *env, gci_clusters *s)
+{
+    gci_free(env, s->of);
+    *s = (gci_clusters){ 0 };
+}

@@ -1,4 +1,5 @@
-/* test_coll.c: collectives between ranks: every operation, size, root and order; user operations; mismatches; wrong arguments.
+/* test_coll.c: collectives between ranks: every size, root and order; types and operations, user's own; several at once;
+ * mismatches; wrong arguments. Those of blocks of any size have test_blocks.c.
  * SPDX-License-Identifier: MIT
  */
 #include "../gct.h"
@@ -74,30 +75,40 @@ static int64_t element(int rank, size_t i)
     return (int64_t)rank * 1000003 - (int64_t)i;
 }
 
-static int check_sum(const int64_t *recv, size_t count, int size)
+/* The collectives that combine a vector into one as long. */
+enum vector { REDUCE, ALLREDUCE, SCAN, EXSCAN, VECTORS };
+
+static int call_vector(gc_comm *comm, enum vector v, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root)
 {
-    for (size_t i = 0; i < count; i++) {
-        int64_t want = (int64_t)size * (size - 1) / 2 * 1000003 - (int64_t)i * size;
-        gct_require(recv[i] == want, "element %zu is %lld, not %lld", i, (long long)recv[i], (long long)want);
+    switch (v) {
+    case REDUCE:    return gc_reduce(comm, send, recv, count, type, op, root);
+    case ALLREDUCE: return gc_allreduce(comm, send, recv, count, type, op);
+    case SCAN:      return gc_scan(comm, send, recv, count, type, op);
+    default:        return gc_exscan(comm, send, recv, count, type, op);
     }
-    return 0;
 }
 
-static int try_sum(gc_comm *comm, size_t count, int root, bool all, bool in_place)
+/* The result at this rank is that of the ranks 0 .. end - 1; 0: there is none. */
+static int vector_end(gc_comm *comm, enum vector v, int root)
 {
     int rank = gc_rank(comm), size = gc_size(comm);
-    bool here = all || rank == root;
+    return v == REDUCE ? (rank == root) * size : v == ALLREDUCE ? size : v == SCAN ? rank + 1 : rank;
+}
+
+static int try_sum(gc_comm *comm, enum vector v, size_t count, int root, bool in_place)
+{
+    int rank = gc_rank(comm), end = vector_end(comm, v, root);
     size_t bytes = count * sizeof(int64_t);
-    int64_t *send = gct_buffer(bytes), *recv = here ? gct_buffer(bytes) : NULL;
-    int64_t *own = here && in_place ? recv : send;
+    int64_t *send = gct_buffer(bytes), *recv = gct_buffer(bytes), *own = end > 0 && in_place ? recv : send;
+    gct_fill(recv, bytes, rank, 9);
     for (size_t i = 0; i < count; i++)
         own[i] = element(rank, i);
-    if (all)
-        gct_ok(gc_allreduce(comm, own, recv, count, GC_INT64, GC_SUM));
-    else
-        gct_ok(gc_reduce(comm, own, recv, count, GC_INT64, GC_SUM, root));
-    if (here)
-        GCT_TRY(check_sum(recv, count, size));
+    gct_ok(call_vector(comm, v, own, end > 0 || v == EXSCAN ? recv : NULL, count, GC_INT64, GC_SUM, root));
+    for (size_t i = 0; i < count && end > 0; i++) {
+        int64_t want = (int64_t)end * (end - 1) / 2 * 1000003 - (int64_t)i * end;
+        gct_require(recv[i] == want, "element %zu is %lld, not %lld", i, (long long)recv[i], (long long)want);
+    }
+    gct_require(end > 0 || !gct_check(recv, bytes, rank, 9), "no result, but something came");
     for (size_t i = 0; i < count && own == send; i++)
         gct_require(send[i] == element(rank, i), "the send buffer changed at %zu", i);
     gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv), "sum of %zu", count);
@@ -110,9 +121,9 @@ static int try_all(gc_comm *comm, size_t bytes, int root)
     GCT_TRY(try_bcast(comm, bytes, root));
     for (int in_place = 0; in_place < 2; in_place++) {
         GCT_TRY(try_gather(comm, bytes, root, in_place));
-        GCT_TRY(try_sum(comm, bytes / 8, root, false, in_place));
         GCT_TRY(try_allgather(comm, bytes, in_place));
-        GCT_TRY(try_sum(comm, bytes / 8, root, true, in_place));
+        for (int v = 0; v < VECTORS; v++)
+            GCT_TRY(try_sum(comm, (enum vector)v, bytes / 8, root, in_place));
     }
     return 0;
 }
@@ -141,8 +152,8 @@ static int every_size(gc_comm *world, int rank, int size, void *arg)
     for (int i = 0; i < COUNT(bytes); i++)
         GCT_TRY(try_all(world, bytes[i], i % size));
     GCT_TRY(try_bcast(world, 3000001, size - 1));
-    GCT_TRY(try_sum(world, 300000, size / 2, true, false));
-    GCT_TRY(try_sum(world, 300000, size / 2, false, true));
+    GCT_TRY(try_sum(world, ALLREDUCE, 300000, 0, false));
+    GCT_TRY(try_sum(world, REDUCE, 300000, size / 2, true));
     return 0;
 }
 
@@ -176,8 +187,11 @@ static void test_algorithms(void **state)
     static char flat[] = "barrier:flat,bcast:flat,reduce:flat,allreduce:flat,gather:flat,allgather:flat";
     static char trees[] = "barrier:binomial,bcast:binomial,reduce:binomial,allreduce:binomial,gather:binomial,allgather:binomial";
     static char wide[] = "barrier:knomial,bcast:knomial,reduce:knomial,allreduce:knomial,gather:knomial,allgather:knomial";
-    static char doubling[] = "barrier:doubling,allreduce:doubling,";
-    static char *const names[] = { flat, trees, wide, doubling };
+    static char doubling[] = "barrier:doubling,allreduce:doubling,allgather:doubling,scan:doubling,exscan:doubling,";
+    static char halving[] = "reduce:halving,allreduce:halving,bcast:scatter,allgather:bruck,scan:direct,exscan:direct";
+    static char rings[] = "bcast:chain@1000,reduce:chain@1000,allreduce:ring@4096,allgather:ring";
+    static char circulant[] = "bcast:circulant@1000,reduce:circulant@1000,allreduce:circulant,allgather:circulant";
+    static char *const names[] = { flat, trees, wide, doubling, halving, rings, circulant };
     (void)state;
     for (int a = 0; a < COUNT(names); a++)
         for (int i = 0; i < JOB_SIZES; i++)
@@ -213,13 +227,22 @@ static void test_unknown_algorithm(void **state)
 
 static const size_t type_bytes[] = { [GC_INT8] = 1, [GC_INT16] = 2, [GC_INT32] = 4, [GC_INT64] = 8,
                                      [GC_UINT8] = 1, [GC_UINT16] = 2, [GC_UINT32] = 4, [GC_UINT64] = 8,
-                                     [GC_FLOAT] = 4, [GC_DOUBLE] = 8 };
+                                     [GC_FLOAT] = 4, [GC_DOUBLE] = 8, [GC_FLOAT16] = 2, [GC_BFLOAT16] = 2 };
+
+/* A small whole number in 16 bits, of which so many are fraction. */
+static int64_t narrow(int value, int fraction_bits, int bias)
+{
+    int exponent = 0;
+    while (value >> exponent > 1)
+        exponent++;
+    return value == 0 ? 0 : ((exponent + bias - 1) << fraction_bits) + (value << fraction_bits >> exponent);
+}
 
 static void put(gc_type type, void *buf, size_t i, int value)
 {
     double d = value;
     float f = (float)value;
-    int64_t n = value;
+    int64_t n = type == GC_FLOAT16 ? narrow(value, 10, 15) : type == GC_BFLOAT16 ? narrow(value, 7, 127) : value;
     const void *from = type == GC_DOUBLE ? (const void *)&d : type == GC_FLOAT ? (const void *)&f : (const void *)&n;
     memcpy((uint8_t *)buf + i * type_bytes[type], from, type_bytes[type]);      /* integers: the low bytes */
 }
@@ -246,20 +269,20 @@ static int operand(gc_op op, int rank, size_t i)
     return op == GC_PROD ? 1 + ((rank + (int)i) % 5 == 0) : (rank * 3 + (int)i) % 7;
 }
 
-static int try_operation(gc_comm *world, gc_type type, gc_op op)
+static int try_operation(gc_comm *world, enum vector v, gc_type type, gc_op op)
 {
     enum { N = 131 };
-    int rank = gc_rank(world), size = gc_size(world);
+    int rank = gc_rank(world), end = vector_end(world, v, 0);
     size_t bytes = N * type_bytes[type];
     void *send = gct_buffer(bytes), *recv = gct_buffer(bytes), *want = gct_buffer(bytes);
     for (size_t i = 0; i < N; i++) {
         put(type, send, i, operand(op, rank, i));
         int value = operand(op, 0, i);
-        for (int r = 1; r < size; r++)
+        for (int r = 1; r < end; r++)
             value = fold(op, value, operand(op, r, i));
-        put(type, want, i, size == 1 ? operand(op, 0, i) : value);
+        put(type, want, i, value);
     }
-    gct_ok(gc_allreduce(world, send, recv, N, type, op));
+    gct_ok(call_vector(world, v, send, recv, N, type, op, 0));
     gct_require(memcmp(recv, want, bytes) == 0, "type %d, operation %d", type, op);
     gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv) && !gct_buffer_free(want), "type %d, operation %d", type, op);
     return 0;
@@ -268,9 +291,11 @@ static int try_operation(gc_comm *world, gc_type type, gc_op op)
 static int every_type(gc_comm *world, int rank, int size, void *arg)
 {
     (void)rank, (void)size, (void)arg;
-    for (gc_type type = GC_INT8; type <= GC_DOUBLE; type++)
-        for (gc_op op = GC_SUM; op <= (type < GC_FLOAT ? GC_LXOR : GC_MAX); op++)
-            GCT_TRY(try_operation(world, type, op));
+    for (gc_type type = GC_INT8; type <= GC_BFLOAT16; type++)
+        for (gc_op op = GC_SUM; op <= (type < GC_FLOAT ? GC_LXOR : GC_MAX); op++) {
+            GCT_TRY(try_operation(world, ALLREDUCE, type, op));
+            GCT_TRY(try_operation(world, SCAN, type, op));
+        }
     return 0;
 }
 
@@ -380,127 +405,76 @@ static void thrice(const void *in, void *inout, size_t count, gc_type type, void
         b[i] = 3 * a[i] + b[i] + *(const uint32_t *)user;
 }
 
-static int check_matrices(const matrix *recv, size_t count, int size)
+static void make_matrix(int rank, size_t i, void *out) { *(matrix *)out = matrix_of(rank, i); }
+static void make_added(int rank, size_t i, void *out) { *(matrix *)out = (matrix){ { (uint32_t)i, (uint32_t)rank, 1, 0 } }; }
+static void make_number(int rank, size_t i, void *out) { *(uint32_t *)out = (uint32_t)(rank * 17 + (int)i); }
+
+static void make_word(int rank, size_t i, void *out)
 {
-    for (size_t i = 0; i < count; i++) {
-        matrix want = matrix_of(0, i);
-        for (int r = 1; r < size; r++)
-            want = product(want, matrix_of(r, i));
-        gct_require(memcmp(&want, &recv[i], sizeof want) == 0, "matrix %zu", i);
-    }
-    return 0;
+    *(word *)out = (word){ .length = (uint8_t)(rank % 3 + 1), .text = { (uint8_t)('a' + rank), (uint8_t)('0' + i % 10), '.' } };
 }
 
-static int try_matrices(gc_comm *comm, gc_op op, size_t count, int root, bool in_place)
+/* An operation, and elements for it. */
+typedef struct algebra {
+    gc_op_fn *fn;
+    size_t    bytes;
+    unsigned  flags;
+    gc_type   type;
+    void    (*make)(int rank, size_t i, void *out);
+    gc_op     op;
+} algebra;
+
+static uint32_t handed = 1;             /* to the operations */
+
+/* The oracle folds from rank 0 up, with the user's own function. */
+static int try_user(gc_comm *comm, const algebra *a, enum vector v, size_t count, int root, bool in_place)
 {
-    int rank = gc_rank(comm), size = gc_size(comm);
-    bool all = root < 0, here = all || rank == root;
-    matrix *send = gct_buffer(count * sizeof *send), *recv = gct_buffer(count * sizeof *recv);
-    matrix *own = here && in_place ? recv : send;
+    int rank = gc_rank(comm), end = vector_end(comm, v, root);
+    uint8_t *send = gct_buffer(count * a->bytes), *recv = gct_buffer(count * a->bytes), *own = end > 0 && in_place ? recv : send;
     for (size_t i = 0; i < count; i++)
-        own[i] = matrix_of(rank, i);
-    if (all)
-        gct_ok(gc_allreduce(comm, own, recv, count, GC_OPAQUE, op));
-    else
-        gct_ok(gc_reduce(comm, own, recv, count, GC_OPAQUE, op, root));
-    if (here)
-        GCT_TRY(check_matrices(recv, count, size));
-    gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv), "%zu matrices", count);
-    return 0;
-}
-
-/* The same shape of call, but of an operation that commutes: its schedule is another one. */
-static int try_added(gc_comm *comm, gc_op op, size_t count, int root, bool in_place)
-{
-    int rank = gc_rank(comm), size = gc_size(comm);
-    bool all = root < 0, here = all || rank == root;
-    matrix *send = gct_buffer(count * sizeof *send), *recv = gct_buffer(count * sizeof *recv);
-    matrix *own = here && in_place ? recv : send;
-    for (size_t i = 0; i < count; i++)
-        own[i] = (matrix){ { (uint32_t)i, (uint32_t)rank, 1, 0 } };
-    if (all)
-        gct_ok(gc_allreduce(comm, own, recv, count, GC_OPAQUE, op));
-    else
-        gct_ok(gc_reduce(comm, own, recv, count, GC_OPAQUE, op, root));
-    uint32_t n = (uint32_t)size;
-    for (size_t i = 0; i < count && here; i++)
-        gct_require(recv[i].m[0] == n * (uint32_t)i && recv[i].m[1] == n * (n - 1) / 2 && recv[i].m[2] == n, "sum %zu", i);
-    gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv), "%zu sums", count);
-    return 0;
-}
-
-static int try_words(gc_comm *comm, gc_op op, int root)
-{
-    enum { N = 3 };
-    int rank = gc_rank(comm), size = gc_size(comm);
-    word send[N], *recv = gct_buffer(sizeof send);
-    for (int i = 0; i < N; i++)
-        send[i] = (word){ .length = (uint8_t)(rank % 3 + 1), .text = { (uint8_t)('a' + rank), (uint8_t)('0' + i), '.' } };
-    gct_ok(gc_reduce(comm, send, recv, N, GC_OPAQUE, op, root));
-    for (int i = 0; i < N && rank == root; i++) {
-        char want[64] = { 0 };
-        for (int r = 0; r < size; r++) {
-            const char one[] = { (char)('a' + r), (char)('0' + i), '.', 0 };
-            memcpy(want + strlen(want), one, (size_t)(r % 3 + 1));
+        a->make(rank, i, own + i * a->bytes);
+    gct_ok(call_vector(comm, v, own, recv, count, a->type, a->op, root));
+    for (size_t i = 0; i < count && end > 0; i++) {
+        matrix room[2][3];              /* aligned, and large enough for every element */
+        a->make(0, i, room[0]);
+        for (int r = 1; r < end; r++) {
+            a->make(r, i, room[r % 2]);
+            a->fn(room[(r - 1) % 2], room[r % 2], 1, a->type, &handed);
         }
-        gct_require(recv[i].length == strlen(want) && memcmp(recv[i].text, want, recv[i].length) == 0, "\"%.*s\" is not \"%s\"",
-                    recv[i].length, (const char *)recv[i].text, want);
+        gct_require(memcmp(room[(end - 1) % 2], recv + i * a->bytes, a->bytes) == 0, "operation %d of %d ranks: element %zu",
+                    a->op, end, i);
     }
-    gct_require(!gct_buffer_free(recv), "words");
-    return 0;
-}
-
-static int try_thrice(gc_comm *comm, gc_op op, size_t count, int root, bool in_place)
-{
-    int rank = gc_rank(comm), size = gc_size(comm);
-    bool all = root < 0, here = all || rank == root;
-    uint32_t *send = gct_buffer(count * 4), *recv = gct_buffer(count * 4), *own = here && in_place ? recv : send;
-    for (size_t i = 0; i < count; i++)
-        own[i] = (uint32_t)(rank * 17 + (int)i);
-    if (all)
-        gct_ok(gc_allreduce(comm, own, recv, count, GC_UINT32, op));
-    else
-        gct_ok(gc_reduce(comm, own, recv, count, GC_UINT32, op, root));
-    for (size_t i = 0; i < count && here; i++) {
-        uint32_t want = (uint32_t)i;
-        for (int r = 1; r < size; r++)
-            want = 3 * want + (uint32_t)(r * 17 + (int)i) + 1;
-        gct_require(recv[i] == want, "element %zu is %u, not %u", i, recv[i], want);
-    }
-    gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv), "thrice");
+    gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv), "overrun");
     return 0;
 }
 
 static int user_operations(gc_comm *world, int rank, int size, void *arg)
 {
     static const size_t counts[] = { 0, 1, 13, 2000 };
-    gc_op matrices, sums, words, thrices;
-    uint32_t one = 1;
+    algebra kinds[] = {
+        { multiply, sizeof(matrix), GC_OP_ASSOCIATIVE, GC_OPAQUE, make_matrix, 0 },
+        { add, sizeof(matrix), GC_OP_ASSOCIATIVE | GC_OP_COMMUTATIVE, GC_OPAQUE, make_added, 0 },
+        { append, sizeof(word), GC_OP_ASSOCIATIVE, GC_OPAQUE, make_word, 0 },
+        { thrice, sizeof(uint32_t), 0, GC_UINT32, make_number, 0 },
+    };
     (void)rank, (void)arg;
-    gct_ok(gc_op_create(world, multiply, sizeof(matrix), GC_OP_ASSOCIATIVE, NULL, &matrices));
-    gct_ok(gc_op_create(world, add, sizeof(matrix), GC_OP_ASSOCIATIVE | GC_OP_COMMUTATIVE, NULL, &sums));
-    gct_ok(gc_op_create(world, append, sizeof(word), GC_OP_ASSOCIATIVE, NULL, &words));
-    gct_ok(gc_op_create(world, thrice, sizeof(uint32_t), 0, &one, &thrices));
-    for (int root = -1; root < size; root++)
-        for (int i = 0; i < COUNT(counts) - (root > 1); i++)
-            for (int in_place = 0; in_place < 2; in_place++) {
-                GCT_TRY(try_added(world, sums, counts[i], root, in_place));
-                GCT_TRY(try_matrices(world, matrices, counts[i], root, in_place));
-                GCT_TRY(try_thrice(world, thrices, counts[i], root, in_place));
-            }
-    for (int root = 0; root < size; root++)
-        GCT_TRY(try_words(world, words, root));
-    gct_ok(gc_op_free(world, matrices));
-    gct_require(gc_op_free(world, matrices) == GC_ERR_ARG, "freed twice");
-    gct_ok(gc_op_free(world, sums));
-    gct_ok(gc_op_free(world, words));
-    gct_ok(gc_op_free(world, thrices));
+    for (int k = 0; k < COUNT(kinds); k++)
+        gct_ok(gc_op_create(world, kinds[k].fn, kinds[k].bytes, kinds[k].flags, &handed, &kinds[k].op));
+    for (int v = 0; v < VECTORS; v++)
+        for (int root = 0; root < (v == REDUCE ? size : 1); root++)
+            for (int i = 0; i < COUNT(counts) - (root > 1); i++)
+                for (int k = 0; k < COUNT(kinds); k++)
+                    for (int in_place = 0; in_place < 2; in_place++)
+                        GCT_TRY(try_user(world, &kinds[k], (enum vector)v, counts[i], root, in_place));
+    for (int k = 0; k < COUNT(kinds); k++)
+        gct_ok(gc_op_free(world, kinds[k].op));
+    gct_require(gc_op_free(world, kinds[0].op) == GC_ERR_ARG, "freed twice");
     return 0;
 }
 
 static void test_user_operations(void **state)
 {
-    static char doubling[] = "allreduce:doubling,reduce:flat";     /* does not fit those that are not associative */
+    static char doubling[] = "allreduce:doubling,reduce:flat,scan:doubling,exscan:doubling";   /* not for all of them */
     (void)state;
     for (int i = 0; i < JOB_SIZES; i++) {
         run(job_sizes[i], user_operations, NULL);
@@ -571,37 +545,73 @@ static void test_subcomms(void **state)
 
 /* ---- non-blocking ------------------------------------------------------------------------------------------------ */
 
-enum { AT_ONCE = 24 };
+enum { KINDS = 16, AT_ONCE = 2 * KINDS, BLOCK = 500, TAGS = 32 };
 
-/* Starts collective number i of a mixture; every buffer is its own. */
+/* Starts collective number i of a mixture; every buffer is its own. Of the send buffer block k bears the tag i * TAGS + k.
+ * Nobody needs the arrays later. */
 static int start_one(gc_comm *world, int i, uint8_t *send, uint8_t *recv, gc_request **request)
 {
     int size = gc_size(world), root = i % size;
-    switch (i % 6) {
-    case 0:  return gc_ibarrier(world, request);
-    case 1:  return gc_ibcast(world, recv, 500, root, request);
-    case 2:  return gc_igather(world, send, 500, gc_rank(world) == root ? recv : NULL, root, request);
-    case 3:  return gc_iallgather(world, send, 500, recv, request);
-    case 4:  return gc_ireduce(world, send, recv, 500, GC_UINT8, GC_BXOR, root, request);
-    default: return gc_iallreduce(world, send, recv, 500, GC_UINT8, GC_BXOR, request);
+    size_t bytes[TAGS], at[TAGS];
+    for (int k = 0; k < size; k++) {
+        bytes[k] = BLOCK;
+        at[k] = (size_t)k * BLOCK;
     }
+    uint8_t *at_root = gc_rank(world) == root ? recv : NULL;
+    switch (i % KINDS) {
+    case 0:  return gc_ibarrier(world, request);
+    case 1:  return gc_ibcast(world, gc_rank(world) == root ? send : recv, BLOCK, root, request);
+    case 2:  return gc_igather(world, send, BLOCK, at_root, root, request);
+    case 3:  return gc_iallgather(world, send, BLOCK, recv, request);
+    case 4:  return gc_ireduce(world, send, at_root, BLOCK, GC_UINT8, GC_BXOR, root, request);
+    case 5:  return gc_iallreduce(world, send, recv, BLOCK, GC_UINT8, GC_BXOR, request);
+    case 6:  return gc_iscatter(world, send, BLOCK, recv, root, request);
+    case 7:  return gc_iscatterv(world, send, bytes, at, recv, BLOCK, root, request);
+    case 8:  return gc_igatherv(world, send, BLOCK, at_root, bytes, at, root, request);
+    case 9:  return gc_iallgatherv(world, send, BLOCK, recv, bytes, at, request);
+    case 10: return gc_ialltoall(world, send, BLOCK, recv, request);
+    case 11: return gc_ialltoallv(world, send, bytes, at, recv, bytes, at, request);
+    case 12: return gc_ireduce_scatter(world, send, recv, bytes, GC_UINT8, GC_BXOR, request);
+    case 13: return gc_ireduce_scatter_block(world, send, recv, BLOCK, GC_UINT8, GC_BXOR, request);
+    case 14: return gc_iscan(world, send, recv, BLOCK, GC_UINT8, GC_BXOR, request);
+    default: return gc_iexscan(world, send, recv, BLOCK, GC_UINT8, GC_BXOR, request);
+    }
+}
+
+/* Is it that block of all ranks before end, combined? */
+static int check_xor(const uint8_t *recv, int end, int tag)
+{
+    uint8_t want[BLOCK] = { 0 }, one_of[BLOCK];
+    for (int r = 0; r < end; r++) {
+        gct_fill(one_of, sizeof one_of, r, tag);
+        for (size_t k = 0; k < sizeof one_of; k++)
+            want[k] ^= one_of[k];
+    }
+    return end > 0 && memcmp(recv, want, sizeof want) != 0;
 }
 
 static int check_one(gc_comm *world, int i, const uint8_t *recv)
 {
-    int size = gc_size(world), rank = gc_rank(world), root = i % size;
-    uint8_t want[500] = { 0 }, one[500];
-    for (int r = 0; r < size; r++) {
-        gct_fill(one, sizeof one, r, i);
-        for (size_t k = 0; k < sizeof one; k++)
-            want[k] ^= one[k];
+    int size = gc_size(world), rank = gc_rank(world), root = i % size, tag = i * TAGS, wrong;
+    bool here = rank == root;
+    switch (i % KINDS) {
+    case 0:  wrong = 0; break;
+    case 1:  wrong = !here && gct_check(recv, BLOCK, root, tag); break;
+    case 2:
+    case 8:  wrong = here && check_blocks(recv, BLOCK, size, tag); break;
+    case 3:
+    case 9:  wrong = check_blocks(recv, BLOCK, size, tag); break;
+    case 4:  wrong = here && check_xor(recv, size, tag); break;
+    case 5:  wrong = check_xor(recv, size, tag); break;
+    case 6:
+    case 7:  wrong = gct_check(recv, BLOCK, root, tag + rank); break;
+    case 10:
+    case 11: wrong = check_blocks(recv, BLOCK, size, tag + rank); break;
+    case 12:
+    case 13: wrong = check_xor(recv, size, tag + rank); break;
+    default: wrong = check_xor(recv, rank + (i % KINDS == 14), tag); break;
     }
-    if (i % 6 == 1)
-        gct_require(!gct_check(recv, 500, root, i), "bcast %d", i);
-    if (i % 6 == 3 || (i % 6 == 2 && rank == root))
-        gct_require(!check_blocks(recv, 500, size, i), "gather %d", i);
-    if (i % 6 == 5 || (i % 6 == 4 && rank == root))
-        gct_require(memcmp(recv, want, sizeof want) == 0, "reduction %d", i);
+    gct_require(!wrong, "collective %d", i);
     return 0;
 }
 
@@ -611,11 +621,10 @@ static int many_at_once(gc_comm *world, int rank, int size, void *arg)
     gc_request *request[AT_ONCE], *message[2];
     (void)arg;
     for (int i = 0; i < AT_ONCE; i++) {
-        send[i] = gct_buffer(500);
-        recv[i] = gct_buffer(500 * (size_t)size);
-        gct_fill(send[i], 500, rank, i);
-        if (i % 6 == 1)
-            gct_fill(recv[i], 500, rank, i);
+        send[i] = gct_buffer(BLOCK * (size_t)size);
+        recv[i] = gct_buffer(BLOCK * (size_t)size);
+        for (int k = 0; k < size; k++)
+            gct_fill(send[i] + k * BLOCK, BLOCK, rank, i * TAGS + k);
     }
     gct_ok(gc_irecv(world, &byte, 1, (rank + size - 1) % size, 3, &message[0]));    /* no collective takes this */
     for (int i = 0; i < AT_ONCE; i++)
@@ -744,7 +753,7 @@ static int mismatch(gc_comm *world, int rank, int size, void *arg)
                 if (wrong == WRONG_KIND)
                     gct_require(strstr(text, "barrier") && strstr(text, "allreduce"), "\"%s\"", text);
             }
-            GCT_TRY(try_sum(world, 3, 0, true, false));
+            GCT_TRY(try_sum(world, ALLREDUCE, 3, 0, false));
         }
     GCT_TRY(try_all(world, 1000, size - 1));
     gct_ok(gc_op_free(world, user_a));
@@ -878,6 +887,7 @@ typedef struct poverty {
     void *(*alloc)(void *user, void *old, size_t bytes);        /* the harness's */
     void  *user;
     bool   armed;
+    int    kind;                /* which collective */
     int    left;                /* allocations until one fails */
     bool   failed;
 } poverty;
@@ -908,43 +918,60 @@ static void make_poor(gc_options *options, int rank, void *arg)
     options->alloc_user = p;
 }
 
-/* The rank that runs out of memory fails, and all others with it, by name; the communicator works on. */
-static int poor_allreduce(gc_comm *world, int rank, int size, void *arg)
+static int poor_call(gc_comm *comm, int kind, const gc_tree *tree)
+{
+    static const size_t counts[POOR_RANKS] = { 3, 0, 2, 1, 1 }, at[POOR_RANKS] = { 0, 3, 3, 5, 6 };
+    int64_t send[7], recv[7], rank = gc_rank(comm), size = gc_size(comm);
+    for (int i = 0; i < 7; i++)
+        send[i] = rank;
+    int code = kind == 0 ? gc_allreduce(comm, send, recv, 7, GC_INT64, GC_SUM)
+             : kind == 1 ? gc_reduce_scatter(comm, send, recv, counts, GC_INT64, GC_SUM)
+             : kind == 2 ? gc_allgatherv(comm, send, counts[rank], recv, counts, at)
+             : gc_tree_gatherv(comm, tree, send, counts[rank], recv, counts, at);
+    gct_require(code != GC_OK || kind > 1 || (kind == 1 && rank == 1) || recv[0] == size * (size - 1) / 2, "wrong sum");
+    return code;
+}
+
+/* The rank that runs out of memory fails, and all others with it that still wait, by name; the communicator works on. */
+static int poor_job(gc_comm *world, int rank, int size, void *arg)
 {
     poverty *p = arg;
     gc_comm *fresh;             /* nothing of it is cached */
-    int64_t mine = rank, sum = 0;
+    gc_tree *tree;
+    gct_ok(gc_tree_build(&tree, "chain", size, 0, NULL, NULL));
     gct_ok(gc_comm_dup(world, &fresh));
     gct_ok(gc_barrier(world));
     p->armed = rank == POOR_RANK || p->armed;
-    int code = gc_allreduce(fresh, &mine, &sum, 1, GC_INT64, GC_SUM);
+    int code = poor_call(fresh, p->kind, tree);
     if (rank == POOR_RANK)
         p->armed = false;
     gct_require(code == GC_OK || code == GC_ERR_NOMEM, "%s", gc_strerror(code));
-    gct_require(code != GC_OK || sum == (int64_t)size * (size - 1) / 2, "wrong sum");
     if (code == GC_ERR_NOMEM && rank != POOR_RANK) {
         gc_status status;
         gc_last_error(fresh, &status, NULL, 0);
         gct_require(status.fault_rank == POOR_RANK, "rank %d is blamed", status.fault_rank);
     }
-    GCT_TRY(try_sum(fresh, 10, 0, true, false));
+    GCT_TRY(try_sum(fresh, ALLREDUCE, 10, 0, false));
     gct_ok(gc_comm_free(fresh));
+    gc_tree_free(tree);
     return 0;
 }
 
 static void test_out_of_memory(void **state)
 {
-    int n = 0;
     (void)state;
     if (!gct_simulated(&(gct_spec){ .ranks = POOR_RANKS }))
         return;                 /* with real threads it is chance whose allocation fails */
-    for (bool failed = true; failed; n++) {
-        poverty p = { .left = n };
-        assert_int_equal(0, gct_job(&(gct_spec){ .ranks = POOR_RANKS, .options = make_poor }, poor_allreduce, &p));
-        failed = p.failed;
-        assert_true(n < 100);
+    for (int kind = 0; kind < 4; kind++) {
+        int n = 0;
+        for (bool failed = true; failed; n++) {
+            poverty p = { .kind = kind, .left = n };
+            assert_int_equal(0, gct_job(&(gct_spec){ .ranks = POOR_RANKS, .options = make_poor }, poor_job, &p));
+            failed = p.failed;
+            assert_true(n < 100);
+        }
+        assert_true(n > 3);     /* schedule, block and request at least */
     }
-    assert_true(n > 3);         /* schedule, block and request at least */
 }
 
 /* ---- wrong arguments --------------------------------------------------------------------------------------------- */

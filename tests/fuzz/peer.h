@@ -395,7 +395,7 @@ typedef struct peer_setup {
     int         ranks, credits, queue_packets;
     bool        routed;
     size_t      eager_budget;
-    bool        same_host;
+    bool        same_host, same_site;
     const char *progress;
 } peer_setup;
 
@@ -471,7 +471,7 @@ static inline void peer_open(peer *p, const peer_setup *setup)
     p->w.env.rank = PEER_ME;
     p->w.dead = gci_alloc(&p->w.env, (size_t)setup->ranks);
     for (int i = 0; i < setup->ranks; i++)
-        p->card[i] = (gci_card){ .host = setup->same_host ? 0 : i, .cluster = i == PEER_ME ? "here" : "there" };
+        p->card[i] = (gci_card){ .host = setup->same_host ? 0 : i, .cluster = i == PEER_ME || setup->same_site ? "here" : "there" };
     p->table = (gci_table){ .ranks = setup->ranks, .hosts = setup->ranks, .card = p->card };
     p->w.table = &p->table;
     peer_must(p->w.dead && gci_p2p_open(&p->w, &upcalls) == GC_OK);

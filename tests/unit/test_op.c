@@ -1,4 +1,5 @@
-/* test_op.c: types and reduction kernels against a slow oracle that works on 64-bit integers and long doubles.
+/* test_op.c: types and reduction kernels against a slow oracle that works on 64-bit integers and long doubles; half precision
+ * and bfloat16 against doubles that are rounded by arithmetic, not by bits.
  * SPDX-License-Identifier: MIT
  *
  * GCT_SEED replays the random values.
@@ -29,7 +30,35 @@ static uint64_t random_word(void)
 
 static bool is_float(gc_type type)
 {
-    return type == GC_FLOAT || type == GC_DOUBLE;
+    return type >= GC_FLOAT && type <= GC_BFLOAT16;
+}
+
+static bool is_narrow(gc_type type)
+{
+    return type == GC_FLOAT16 || type == GC_BFLOAT16;
+}
+
+/* The value of 16 bits: fraction_bits of fraction below the exponent. */
+static double narrow_value(gc_type type, uint16_t bits)
+{
+    int fraction_bits = type == GC_FLOAT16 ? 10 : 7, least = type == GC_FLOAT16 ? -14 : -126;
+    int fraction = bits & ((1 << fraction_bits) - 1), exponent = (bits & 0x7fff) >> fraction_bits;
+    int most = (1 << (15 - fraction_bits)) - 1;
+    double value = exponent == most ? (fraction ? (double)NAN : (double)INFINITY)
+                 : exponent == 0 ? ldexp(fraction, least - fraction_bits)
+                 : ldexp(fraction + (1 << fraction_bits), least + exponent - 1 - fraction_bits);
+    return bits & 0x8000 ? -value : value;
+}
+
+/* The nearest value of the type, of two the even one. */
+static double narrow_round(gc_type type, double value)
+{
+    int fraction_bits = type == GC_FLOAT16 ? 10 : 7, least = type == GC_FLOAT16 ? -14 : -126;
+    if (value == 0 || !isfinite(value))
+        return value;
+    int exponent = ilogb(value) > least ? ilogb(value) : least;
+    double nearest = ldexp(nearbyint(ldexp(value, fraction_bits - exponent)), exponent - fraction_bits);
+    return fabs(nearest) >= ldexp(1, 2 - least) ? copysign((double)INFINITY, value) : nearest;
 }
 
 static bool is_signed(gc_type type)
@@ -78,6 +107,10 @@ static long double read_real(gc_type type, const unsigned char *p)
 {
     float f;
     double d;
+    uint16_t bits;
+    memcpy(&bits, p, sizeof bits);
+    if (is_narrow(type))
+        return (long double)narrow_value(type, bits);
     memcpy(&f, p, sizeof f);
     if (type == GC_FLOAT)
         return (long double)f;
@@ -85,20 +118,26 @@ static long double read_real(gc_type type, const unsigned char *p)
     return (long double)d;
 }
 
-/* Values are small integers, so that sums and products are exact. */
+/* Values are small integers, so that sums and products are exact; narrow ones any but infinite, and rounded. */
 static void write_real(gc_type type, unsigned char *p, int value)
 {
     float f = (float)value;
     double d = (double)value;
-    if (type == GC_FLOAT)
+    uint16_t bits = (uint16_t)random_word();
+    if (!isfinite(narrow_value(type, bits)))
+        bits &= 0xbfff;
+    if (is_narrow(type))
+        memcpy(p, &bits, sizeof bits);
+    else if (type == GC_FLOAT)
         memcpy(p, &f, sizeof f);
     else
         memcpy(p, &d, sizeof d);
 }
 
-static long double oracle_real(gc_op op, long double a, long double b)
+static long double oracle_real(gc_op op, gc_type type, long double a, long double b)
 {
-    return op == GC_SUM ? a + b : op == GC_PROD ? a * b : op == GC_MIN ? fminl(a, b) : fmaxl(a, b);
+    long double exact = op == GC_SUM ? a + b : op == GC_PROD ? a * b : op == GC_MIN ? fminl(a, b) : fmaxl(a, b);
+    return is_narrow(type) ? (long double)narrow_round(type, (double)exact) : exact;
 }
 
 static void fill(gc_type type, unsigned char *p, size_t count)
@@ -132,7 +171,7 @@ static void compare(gc_op op, gc_type type, size_t count, size_t shift)
     for (size_t i = 0; i < count; i++) {
         const unsigned char *a = in + shift + i * bytes, *b = old + from + i * bytes, *got = inout + from + i * bytes;
         bool right = is_float(type)
-            ? read_real(type, got) == oracle_real(op, read_real(type, a), read_real(type, b))
+            ? read_real(type, got) == oracle_real(op, type, read_real(type, a), read_real(type, b))
             : same_bits_truncated(type, got, oracle_int(op, type, read_int(type, a), read_int(type, b)));
         if (!right)
             fail_msg("%s of %s: element %zu of %zu", gci_op_name(op), gci_type_name(type), i, count);
@@ -156,7 +195,7 @@ static void test_kernels(void **state)
                 for (size_t shift = 0; shift < 3; shift++)
                     compare(op, type, counts[i], shift);
         }
-    assert_int_equal(pairs, 8 * 10 + 2 * 4);
+    assert_int_equal(pairs, 8 * 10 + 4 * 4);
 }
 
 static void test_which_pairs(void **state)
@@ -167,14 +206,14 @@ static void test_which_pairs(void **state)
             assert_true(gci_op_predefined(op, type));
         assert_int_equal(gci_op_predefined(op, GC_FLOAT), op <= GC_MAX);
         assert_int_equal(gci_op_predefined(op, GC_DOUBLE), op <= GC_MAX);
-        assert_false(gci_op_predefined(op, GC_FLOAT16));
-        assert_false(gci_op_predefined(op, GC_BFLOAT16));
+        assert_int_equal(gci_op_predefined(op, GC_FLOAT16), op <= GC_MAX);
+        assert_int_equal(gci_op_predefined(op, GC_BFLOAT16), op <= GC_MAX);
         assert_false(gci_op_predefined(op, GC_OPAQUE));
     }
     static const int odd[] = { -1, 0, 11, 13, 14, 64, 1000, INT32_MAX, INT32_MIN };
     for (size_t i = 0; i < GCI_COUNT(odd); i++) {
         assert_false(gci_op_predefined(odd[i], GC_INT32));
-        assert_false(gci_op_predefined(GC_SUM, odd[i]));
+        assert_int_equal(gci_op_predefined(GC_SUM, odd[i]), odd[i] == GC_FLOAT16);
         gci_op_apply(odd[i], GC_INT32, NULL, NULL, 1);      /* does nothing */
     }
 }
@@ -239,11 +278,89 @@ static void test_edges(void **state)
     assert_false(signbit(zero));        /* equal: inout's stays */
 }
 
+/* ---- half precision and bfloat16 --------------------------------------------------------------------------------- */
+
+enum { NARROW_VALUES = 65536 };
+static const gc_type narrow_types[] = { GC_FLOAT16, GC_BFLOAT16 };
+
+static uint16_t apply_narrow(gc_op op, gc_type type, uint16_t a, uint16_t b)
+{
+    gci_op_apply(op, type, &a, &b, 1);
+    return b;
+}
+
+/* Every value goes through float and comes back as it was, signs of zeros too; a NaN as a quiet NaN. */
+static void test_narrow_round_trip(void **state)
+{
+    static uint16_t all[NARROW_VALUES], out[NARROW_VALUES];
+    (void)state;
+    for (size_t t = 0; t < GCI_COUNT(narrow_types); t++) {
+        gc_type type = narrow_types[t];
+        uint16_t one = type == GC_FLOAT16 ? 0x3c00 : 0x3f80;
+        assert_true(narrow_value(type, one) == 1);
+        for (size_t i = 0; i < NARROW_VALUES; i++) {
+            all[i] = (uint16_t)i;
+            out[i] = one;
+        }
+        gci_op_apply(GC_PROD, type, all, out, NARROW_VALUES);
+        for (size_t i = 0; i < NARROW_VALUES; i++) {
+            double value = narrow_value(type, all[i]);
+            assert_true(isnan(value) || narrow_round(type, value) == value);
+            if (isnan(value)) {
+                assert_true(isnan(narrow_value(type, out[i])));
+                assert_true(out[i] & (type == GC_FLOAT16 ? 0x200 : 0x40));
+            } else {
+                assert_int_equal(out[i], all[i]);
+            }
+        }
+    }
+}
+
+/* Ends of the range, ties, subnormals, infinities and NaNs, each with each, and with a quarter of all values. */
+static void test_narrow_edges(void **state)
+{
+    static const uint16_t edges[] = { 0, 1, 2, 3, 0x3ff, 0x400, 0x401, 0x7f, 0x80, 0x81, 0x3bff, 0x3c00, 0x3c01, 0x3f80, 0x4000,
+                                      0x1000, 0x1001, 0x2400, 0x7bff, 0x7bfe, 0x7c00, 0x7c01, 0x7e00, 0x7f7f, 0x7f7e,
+                                      0x7f80, 0x7f81, 0x7fff };
+    (void)state;
+    for (size_t t = 0; t < GCI_COUNT(narrow_types); t++)
+        for (gc_op op = GC_SUM; op <= GC_MAX; op++)
+            for (size_t i = 0; i < 4 * GCI_COUNT(edges); i++)
+                for (uint32_t k = 0; k < NARROW_VALUES; k += k % 512 < 8 ? 1 : 5) {
+                    gc_type type = narrow_types[t];
+                    uint16_t edge = (uint16_t)(edges[i / 4] | (i & 1) << 15), other = (uint16_t)k;
+                    uint16_t a = i & 2 ? other : edge, b = i & 2 ? edge : other;
+                    double x = narrow_value(type, a), y = narrow_value(type, b);
+                    double got = narrow_value(type, apply_narrow(op, type, a, b));
+                    double want = isnan(x) || isnan(y) ? (double)NAN : (double)oracle_real(op, type, x, y);
+                    if (x == y && op >= GC_MIN)
+                        want = y;       /* equal: inout's stays, of two zeros too */
+                    if (isnan(want) ? !isnan(got) : got != want || !signbit(got) != !signbit(want))
+                        fail_msg("%s of %s: %04x, %04x", gci_op_name(op), gci_type_name(type), a, b);
+                }
+}
+
+/* Of 2048 + 1 and 2048 + 3 one is down, one up: ties go to the even. */
+static void test_narrow_ties(void **state)
+{
+    (void)state;
+    assert_int_equal(apply_narrow(GC_SUM, GC_FLOAT16, 0x6800, 0x3c00), 0x6800);
+    assert_int_equal(apply_narrow(GC_SUM, GC_FLOAT16, 0x6801, 0x3c00), 0x6802);
+    assert_int_equal(apply_narrow(GC_SUM, GC_FLOAT16, 0x7bff, 0x4c00), 0x7c00);     /* 65504 + 16: halfway to 65536 */
+    assert_int_equal(apply_narrow(GC_SUM, GC_FLOAT16, 0x7bff, 0x4bff), 0x7bff);
+    assert_int_equal(apply_narrow(GC_PROD, GC_FLOAT16, 1, 0x3800), 0);              /* half of the smallest */
+    assert_int_equal(apply_narrow(GC_PROD, GC_FLOAT16, 1, 0x3801), 1);
+    assert_int_equal(apply_narrow(GC_SUM, GC_BFLOAT16, 0x4380, 0x3f80), 0x4380);    /* 256 + 1 */
+    assert_int_equal(apply_narrow(GC_SUM, GC_BFLOAT16, 0x4381, 0x3f80), 0x4382);
+    assert_int_equal(apply_narrow(GC_SUM, GC_BFLOAT16, 0x7f7f, 0x7f7f), 0x7f80);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_and_names), cmocka_unit_test(test_which_pairs), cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_nan),             cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_nan),             cmocka_unit_test(test_edges),       cmocka_unit_test(test_narrow_round_trip),
+        cmocka_unit_test(test_narrow_edges),    cmocka_unit_test(test_narrow_ties),
     };
     return cmocka_run_group_tests_name("op", tests, NULL, NULL);
 }

@@ -128,15 +128,27 @@ static peer *start_with(const peer_setup *setup)
 }
 
 /* A world of three ranks with a link to the peer, both sides resumed. */
-static peer *start(void)
+static peer *start_as(const peer_setup *setup)
 {
-    static const peer_setup setup = { .ranks = 3, .credits = CREDITS, .queue_packets = 8, .eager_budget = 1 << 20 };
-    peer *p = start_with(&setup);
+    peer *p = start_with(setup);
     peer_resume(p);
     peer_run(p);
     assert_true(peer_linked(p));
     assert_true(peer_wire(p)->resumed);
     return p;
+}
+
+static peer *start(void)
+{
+    static const peer_setup setup = { .ranks = 3, .credits = CREDITS, .queue_packets = 8, .eager_budget = 1 << 20 };
+    return start_as(&setup);
+}
+
+/* Both in one cluster: windows are small at first, and collectives cut nothing. */
+static peer *start_near(void)
+{
+    static const peer_setup setup = { .ranks = 3, .credits = CREDITS, .queue_packets = 8, .eager_budget = 1 << 20, .same_site = true };
+    return start_as(&setup);
 }
 
 static void stop(peer *p)
@@ -268,7 +280,7 @@ static void envelope_without_credit(void **state)
 static void payload_beyond_the_window(void **state)
 {
     (void)state;
-    peer *p = start();
+    peer *p = start_near();
     assert_true(p->heard.window > 0 && p->heard.window * 1024u < GCI_PACKET_MAX + 1024u);
     gci_packet k = envelope(p, p->heard.window * 1024u - 1, GCI_PACKET_MAX);
     say(p, &k);
@@ -672,7 +684,7 @@ static void early_grant_beyond_the_message(void **state)
     (void)state;
     static const uint64_t limits[] = { LONG + 1, UINT64_C(1) << 63, UINT64_MAX };
     for (size_t i = 0; i < 2 * GCI_COUNT(limits); i++) {
-        peer *p = start();
+        peer *p = start_near();
         gc_request *r = NULL;
         gci_packet k = peer_packet(p, GCI_ASK);
         k.context = GCI_CONTEXT_COLL;

@@ -1,0 +1,553 @@
+/* test_wide.c: collectives between clusters: right, one wide-area message on every way, nothing twice, and as many messages and
+ * bytes between clusters as an oracle of its own says.
+ * SPDX-License-Identifier: MIT
+ *
+ * GCT_SEED replays the random part.
+ */
+#include "sched_job.h"
+#include "tests/unit/failing_alloc.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
+       BUNDLE = 4096,           /* bytes: of a block that scatter and gather bundle, at most; */
+       BUNDLE_ALL = 2048,       /* alltoall, if clusters have at least as many ranks as there are clusters, and */
+       BUNDLES_ALL = 4 << 20,   /* so much room for what goes from one to another */
+       SHORT = 512 };           /* bytes: of vectors that need not associate, at most */
+
+static gci_env env;
+static uint64_t random_state;
+
+static uint64_t next_random(void)
+{
+    random_state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t x = random_state;
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static int pick(int n)
+{
+    return (int)(next_random() % (uint64_t)n);
+}
+
+#define PICK(array) ((array)[pick((int)GCI_COUNT(array))])
+
+/* ---- clusters ------------------------------------------------------------------------------------------------------ */
+
+typedef struct grid { gci_topo topo; gci_clusters s; } grid;
+
+/* site: of each rank. */
+static void make_grid(grid *g, int ranks, const int site[])
+{
+    static char name[MOST_CLUSTERS][16];
+    const char *path[MOST_RANKS];
+    for (int k = 0; k < MOST_CLUSTERS; k++)
+        snprintf(name[k], sizeof name[k], "site%d", k);
+    for (int r = 0; r < ranks; r++)
+        path[r] = name[site[r]];
+    assert_int_equal(gci_topo_make(&env, ranks, path, NULL, &g->topo), GC_OK);
+    assert_int_equal(gci_clusters_make(&env, &g->topo, &g->s), GC_OK);
+}
+
+static void drop_grid(grid *g)
+{
+    gci_clusters_free(&env, &g->s);
+    gci_topo_free(&env, &g->topo);
+}
+
+enum order { IN_RUNS, IN_TURN, SHUFFLED, ORDERS };
+
+/* Some ranks in every cluster; lopsided: nearly all in the first one. */
+static void place_ranks(int ranks, int clusters, enum order order, bool lopsided, int site[])
+{
+    int size[MOST_CLUSTERS];
+    for (int k = 0; k < clusters; k++)
+        size[k] = 1;
+    for (int i = clusters; i < ranks; i++)
+        size[lopsided && pick(10) ? 0 : pick(clusters)]++;
+    for (int r = 0, k = 0; r < ranks; r++) {
+        while (size[k] == 0)
+            k = (k + 1) % clusters;
+        site[r] = k;
+        size[k]--;
+        k = order == IN_TURN ? (k + 1) % clusters : k;
+    }
+    for (int r = ranks - 1; r > 0 && order == SHUFFLED; r--) {
+        int other = pick(r + 1), swap = site[r];
+        site[r] = site[other];
+        site[other] = swap;
+    }
+}
+
+static int size_of(const gci_clusters *s, int k)
+{
+    return s->first[k + 1] - s->first[k];
+}
+
+/* ---- the oracle ------------------------------------------------------------------------------------------------------ */
+
+static bool is_scan(const job_spec *j)
+{
+    return j->coll == GCI_SCAN || j->coll == GCI_EXSCAN;
+}
+
+static size_t block_of(const job_spec *j, int rank)
+{
+    return j->sizes ? j->sizes[rank] : j->bytes;
+}
+
+/* How many canonical subexpressions of [first, end) lie in one cluster, as large as can be: those in cluster k. */
+static int canonical_parts(const gci_clusters *s, int first, int end, int k)
+{
+    bool same = true;
+    for (int r = first; r < end; r++)
+        same &= s->of[r] == s->of[first];
+    if (same)
+        return s->of[first] == k;
+    int half = 1;
+    while (2 * half < end - first)
+        half *= 2;
+    return canonical_parts(s, first, first + half, k) + canonical_parts(s, first + half, end, k);
+}
+
+/* How many vectors cluster k has to send in a reduction. */
+static int parts_of(const job_spec *j, int k)
+{
+    const gci_clusters *s = j->clusters;
+    if (j->coll == GCI_BARRIER)
+        return 1;
+    if (j->from_left || (is_scan(j) && (j->canonical || !s->runs)))
+        return size_of(s, k);
+    if (j->canonical)
+        return canonical_parts(s, 0, j->ranks, k);
+    if (j->in_any_order || s->runs)
+        return 1;
+    int runs = 0;
+    for (int r = 0; r < j->ranks; r++)
+        runs += s->of[r] == k && (r == 0 || s->of[r - 1] != k);
+    return runs;
+}
+
+static size_t segment_of(const job_spec *j)
+{
+    size_t elem = j->elem_bytes ? j->elem_bytes : 1;
+    return j->segment == 0 ? SIZE_MAX : j->segment < elem ? elem : j->segment - j->segment % elem;
+}
+
+static int vector_pieces(const job_spec *j)
+{
+    return j->bytes == 0 || j->segment == 0 || j->coll == GCI_BARRIER ? 1 : (int)((j->bytes + segment_of(j) - 1) / segment_of(j));
+}
+
+/* The blocks of cluster k: as many whole ones as fit into a segment go together, longer ones are cut. */
+static int block_pieces(const job_spec *j, int k)
+{
+    const gci_clusters *s = j->clusters;
+    size_t segment = segment_of(j), filled = 0;
+    int pieces = 0;
+    for (int i = s->first[k]; i < s->first[k + 1]; i++) {
+        size_t block = block_of(j, s->member[i]);
+        if (block == 0)
+            continue;
+        if (block > segment) {
+            pieces += (int)((block + segment - 1) / segment);
+            filled = 0;
+        } else if (filled > 0 && filled + block <= segment) {
+            filled += block;
+        } else {
+            pieces++;
+            filled = block;
+        }
+    }
+    return pieces;
+}
+
+static size_t block_sum(const job_spec *j, int k)
+{
+    size_t sum = 0;
+    for (int i = j->clusters->first[k]; i < j->clusters->first[k + 1]; i++)
+        sum += block_of(j, j->clusters->member[i]);
+    return sum;
+}
+
+typedef struct traffic { int messages; size_t bytes; bool repeats; } traffic;
+
+static void add_reduction(const job_spec *j, traffic *t, int from, int pieces, size_t bytes)
+{
+    int parts = parts_of(j, from);
+    t->messages += pieces;
+    t->bytes += bytes * (size_t)parts;
+    t->repeats |= parts > 1 && bytes > 0;
+}
+
+static size_t alltoall_block(const job_spec *j, int a, int b)
+{
+    if (!j->sizes)
+        return j->bytes;
+    if (j->places != JOB_APART && a > b)
+        return alltoall_block(j, b, a);
+    return j->sizes[a * j->ranks + b];
+}
+
+static bool is_bundled(const job_spec *j)
+{
+    const gci_clusters *s = j->clusters;
+    bool fits = true;
+    for (int k = 0; k < s->clusters; k++)
+        fits &= j->bytes * (size_t)size_of(s, k) * (size_t)size_of(s, k) <= BUNDLES_ALL;
+    if (j->sizes || j->coll != GCI_ALLTOALL)
+        return !j->sizes && j->bytes <= BUNDLE;
+    return fits && j->bytes <= BUNDLE_ALL && j->bytes * (size_t)(s->clusters * s->clusters) <= (size_t)(BUNDLE_ALL * j->ranks);
+}
+
+/* What rank a has for rank b alone. */
+static size_t personal_block(const job_spec *j, int a, int b)
+{
+    if (j->coll == GCI_ALLTOALL)
+        return alltoall_block(j, a, b);
+    if (j->coll == GCI_SCATTER)
+        return a == j->root ? block_of(j, b) : 0;
+    return b == j->root ? block_of(j, a) : 0;
+}
+
+static void add_personal(const job_spec *j, traffic *t, int from, int to)
+{
+    const gci_clusters *s = j->clusters;
+    int messages = 0;
+    for (int a = s->first[from]; a < s->first[from + 1]; a++)
+        for (int b = s->first[to]; b < s->first[to + 1]; b++) {
+            size_t bytes = personal_block(j, s->member[a], s->member[b]);
+            messages += bytes > 0;
+            t->bytes += bytes;
+        }
+    t->messages += is_bundled(j) && messages > 1 ? 1 : messages;
+}
+
+/* What is to go from one cluster to another. */
+static void add_pair(const job_spec *j, traffic *t, int from, int to)
+{
+    int home = j->clusters->of[j->root];
+    bool all_vectors = is_scan(j) && (j->from_left || j->canonical || !j->clusters->runs);
+    switch (j->coll) {
+    case GCI_BARRIER:
+    case GCI_ALLREDUCE:
+        add_reduction(j, t, from, vector_pieces(j), j->coll == GCI_BARRIER ? 0 : j->bytes);
+        break;
+    case GCI_REDUCE:
+        if (to == home)
+            add_reduction(j, t, from, vector_pieces(j), j->bytes);
+        break;
+    case GCI_BCAST:
+        t->messages += from == home ? vector_pieces(j) : 0;
+        t->bytes += from == home ? j->bytes : 0;
+        break;
+    case GCI_ALLGATHER:
+        t->messages += block_pieces(j, from);
+        t->bytes += block_sum(j, from);
+        break;
+    case GCI_REDUCE_SCATTER:
+        add_reduction(j, t, from, block_pieces(j, to), block_sum(j, to));
+        break;
+    case GCI_SCAN:
+    case GCI_EXSCAN:
+        if (all_vectors || from < to)
+            add_reduction(j, t, from, vector_pieces(j), j->bytes);
+        break;
+    default:
+        add_personal(j, t, from, to);
+    }
+}
+
+static traffic expected(const job_spec *j)
+{
+    traffic t = { 0 };
+    for (int a = 0; a < j->clusters->clusters; a++)
+        for (int b = 0; b < j->clusters->clusters; b++)
+            if (a != b)
+                add_pair(j, &t, a, b);
+    return t;
+}
+
+static size_t all_bytes(const job_spec *j)
+{
+    size_t sum = 0;
+    if (j->coll != GCI_REDUCE_SCATTER)
+        return j->bytes;
+    for (int r = 0; r < j->ranks; r++)
+        sum += block_of(j, r);
+    return sum / (size_t)j->ranks;
+}
+
+/* ---- one job --------------------------------------------------------------------------------------------------------- */
+
+static void describe(const job_spec *j, const char *what)
+{
+    print_message("%s: %s of %d ranks in %d clusters (%s), root %d, %zu bytes%s, elements of %zu, segments of %zu", what,
+                  gci_coll_name(j->coll), j->ranks, j->clusters->clusters, j->clusters->runs ? "runs" : "no runs", j->root,
+                  j->bytes, j->sizes ? " (uneven)" : "", j->elem_bytes, j->segment);
+    print_message(", places %d%s%s%s\n", (int)j->places, j->in_any_order ? ", in any order" : "",
+                  j->from_left ? ", from the left" : "", j->canonical ? ", canonical" : "");
+}
+
+static bool run_job(const job_spec *j)
+{
+    check_report report = { 0 };
+    char why[CHECK_TEXT] = "";
+    bool empty = !j->sizes && j->bytes == 0 && j->coll != GCI_BARRIER;
+    int result = job_run(&env, j, &report, why);
+    if (!empty && gci_coll_reduces(j->coll) && j->from_left && all_bytes(j) > SHORT) {
+        if (result != JOB_UNSUPPORTED)
+            describe(j, "not refused");
+        return result == JOB_UNSUPPORTED;
+    }
+    if (result < 0) {
+        describe(j, why[0] ? why : "refused");
+        return false;
+    }
+    traffic want = empty ? (traffic){ 0 } : expected(j);
+    bool right = report.wan_hops <= 1 && (report.repeated > 0) == want.repeats && report.wan_messages == want.messages &&
+                 report.wan_bytes == want.bytes;
+    if (!right) {
+        describe(j, "not optimal");
+        print_message("    %d hops, %zu bytes repeated (%s), %d messages (want %d), %zu bytes (want %zu)\n", report.wan_hops,
+                      report.repeated, want.repeats ? "some are to be" : "none is to be", report.wan_messages, want.messages,
+                      report.wan_bytes, want.bytes);
+    }
+    return right;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------------------------------- */
+
+static const struct { bool in_any_order, from_left, canonical; } promises[] = {
+    { true, false, false }, { false, false, false }, { false, true, false }, { true, false, true }, { false, false, true } };
+
+static bool has_root(enum gci_coll coll)
+{
+    return coll == GCI_BCAST || coll == GCI_SCATTER || coll == GCI_GATHER || coll == GCI_REDUCE;
+}
+
+static bool run_promises(job_spec j)
+{
+    bool right = true;
+    for (size_t i = 0; i < (gci_coll_reduces(j.coll) ? GCI_COUNT(promises) : 1); i++) {
+        j.in_any_order = promises[i].in_any_order;
+        j.from_left = promises[i].from_left;
+        j.canonical = promises[i].canonical;
+        right &= run_job(&j);
+    }
+    return right;
+}
+
+/* All ways to put up to 6 ranks into clusters, all roots, in place and not. */
+static void test_all_small_grids(void **state)
+{
+    (void)state;
+    bool right = true;
+    for (int ranks = 2; ranks <= 6; ranks++)
+        for (int code = 1, codes = 1 << 2 * (ranks - 1); code < codes; code++) {
+            int site[6] = { 0 }, most = 0;
+            bool numbered = true;           /* each arrangement once: a new cluster has the next number */
+            for (int r = 1; r < ranks; r++) {
+                site[r] = code >> 2 * (r - 1) & 3;
+                numbered &= site[r] <= most + 1;
+                most = site[r] > most ? site[r] : most;
+            }
+            if (!numbered || most == 0)
+                continue;
+            grid g;
+            make_grid(&g, ranks, site);
+            for (int coll = 0; coll < GCI_COLLS; coll++)
+                for (int root = 0; root < (has_root((enum gci_coll)coll) ? ranks : 1); root++)
+                    for (int places = 0; places <= (coll == GCI_BARRIER || coll == GCI_BCAST ? 0 : 2); places++)
+                        right &= run_promises((job_spec){ .coll = (enum gci_coll)coll, .algo = "wide", .ranks = ranks,
+                                                          .root = root, .bytes = 12, .elem_bytes = 4, .segment = 8,
+                                                          .places = (enum job_places)places, .clusters = &g.s });
+            drop_grid(&g);
+        }
+    assert_true(right);
+}
+
+static job_spec random_job(int coll, int ranks, const gci_clusters *s)
+{
+    static const size_t lengths[] = { 0, 1, 2, 63, 64, 65, 128, 511, 512, 1000 }, elems[] = { 1, 4, 24 };
+    size_t elem = gci_coll_reduces((enum gci_coll)coll) ? PICK(elems) : 1, length = PICK(lengths) / (ranks > 100 ? 4 : 1);
+    static const size_t segments[] = { 0, 0, 1, 64, 100, 8192 };
+    size_t most = ranks > 100 ? 4 : 12, segment = PICK(segments) * elem;      /* pieces */
+    if (segment > 0 && coll == GCI_REDUCE_SCATTER && ranks > 20)
+        segment = 8 * length * elem;
+    if (segment > 0 && length * elem / segment > most)
+        segment = length * elem / most;
+    return (job_spec){ .coll = (enum gci_coll)coll, .algo = "wide", .ranks = ranks, .root = pick(ranks), .bytes = length * elem,
+                       .elem_bytes = elem, .segment = segment, .places = (enum job_places)pick(3), .clusters = s };
+}
+
+static void random_promise(job_spec *j)
+{
+    size_t i = (size_t)pick((int)GCI_COUNT(promises));
+    j->in_any_order = promises[i].in_any_order;
+    j->from_left = promises[i].from_left;
+    j->canonical = promises[i].canonical;
+}
+
+static void test_random_grids(void **state)
+{
+    (void)state;
+    int site[MOST_RANKS];
+    bool right = true;
+    for (int i = 0; i < 40; i++) {
+        int ranks = i % 10 == 9 ? 100 + pick(MOST_RANKS - 99) : 2 + pick(60);
+        int most = ranks < MOST_CLUSTERS ? ranks : MOST_CLUSTERS;
+        grid g;
+        place_ranks(ranks, 2 + pick(most - 1), (enum order)pick(ORDERS), pick(3) == 0, site);
+        make_grid(&g, ranks, site);
+        for (int coll = 0; coll < GCI_COLLS; coll++) {
+            job_spec j = random_job(coll, ranks, &g.s);
+            random_promise(&j);
+            if (ranks > 100 && coll == GCI_ALLTOALL)
+                continue;               /* 90,000 messages take the checker too long */
+            if (ranks > 100 && coll == GCI_REDUCE_SCATTER)
+                j.from_left = j.canonical = false;      /* as long: each rank's vector goes to each cluster */
+            right &= run_job(&j);
+        }
+        drop_grid(&g);
+    }
+    assert_true(right);
+}
+
+static void test_uneven_blocks(void **state)
+{
+    (void)state;
+    static const enum gci_coll colls[] = { GCI_SCATTER, GCI_GATHER, GCI_ALLGATHER, GCI_ALLTOALL, GCI_REDUCE_SCATTER };
+    static const size_t lengths[] = { 0, 0, 1, 3, 40, 64, 65, 300 };
+    int site[MOST_RANKS];
+    bool right = true;
+    for (int i = 0; i < 60; i++) {
+        int ranks = 2 + pick(40), most = ranks < MOST_CLUSTERS ? ranks : MOST_CLUSTERS;
+        grid g;
+        place_ranks(ranks, 2 + pick(most - 1), (enum order)pick(ORDERS), pick(3) == 0, site);
+        make_grid(&g, ranks, site);
+        job_spec j = random_job((int)PICK(colls), ranks, &g.s);
+        size_t *sizes = calloc((size_t)(ranks * ranks), sizeof *sizes);
+        assert_non_null(sizes);
+        for (int k = 0; k < ranks * ranks; k++)
+            sizes[k] = PICK(lengths) * j.elem_bytes;
+        j.sizes = sizes;
+        j.segment = j.segment > 0 && j.segment < 32 * j.elem_bytes ? 32 * j.elem_bytes : j.segment;
+        random_promise(&j);
+        right &= run_job(&j);
+        free(sizes);
+        drop_grid(&g);
+    }
+    assert_true(right);
+}
+
+/* Either side of the limits: blocks that are bundled and not, vectors that are refused and not. */
+static void test_limits(void **state)
+{
+    (void)state;
+    static const int site[9] = { 0, 0, 0, 1, 1, 1, 1, 2, 2 };
+    static const size_t lengths[] = { BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1, SHORT, SHORT + 1 };
+    grid g;
+    bool right = true;
+    make_grid(&g, 9, site);
+    for (int coll = 0; coll < GCI_COLLS; coll++)
+        for (size_t i = 0; i < GCI_COUNT(lengths); i++)
+            right &= run_promises((job_spec){ .coll = (enum gci_coll)coll, .algo = "wide", .ranks = 9, .root = 4,
+                                              .bytes = lengths[i], .segment = 1024, .clusters = &g.s });
+    drop_grid(&g);
+    assert_true(right);
+}
+
+/* So many rounds that scratch is used again; and vectors of which not many rounds fit in. */
+static void test_long_vectors(void **state)
+{
+    (void)state;
+    static const enum gci_coll colls[] = { GCI_BCAST, GCI_REDUCE, GCI_ALLREDUCE, GCI_REDUCE_SCATTER, GCI_SCAN, GCI_EXSCAN };
+    static const size_t segments[] = { 8, (size_t)1 << 20 };
+    int site[40];
+    bool right = true;
+    for (int order = 0; order < ORDERS; order++) {
+        grid g;
+        place_ranks(40, 3, (enum order)order, true, site);
+        make_grid(&g, 40, site);
+        for (size_t i = 0; i < GCI_COUNT(colls); i++)
+            for (size_t k = 0; k < GCI_COUNT(segments); k++) {
+                size_t rounds = colls[i] == GCI_REDUCE_SCATTER ? 3 : k == 0 ? 70 : 5;
+                job_spec j = { .coll = colls[i], .algo = "wide", .ranks = 40, .root = 7, .elem_bytes = 8,
+                               .segment = segments[k], .bytes = segments[k] * rounds, .places = (enum job_places)(order % 3),
+                               .clusters = &g.s, .in_any_order = true };
+                right &= run_job(&j);
+                j.canonical = true;
+                if (k == 1)
+                    right &= run_job(&j);
+            }
+        drop_grid(&g);
+    }
+    assert_true(right);
+}
+
+static void test_one_cluster_is_refused(void **state)
+{
+    (void)state;
+    static const int site[3] = { 0, 0, 0 };
+    char why[CHECK_TEXT];
+    grid g;
+    make_grid(&g, 3, site);
+    for (int coll = 0; coll < GCI_COLLS; coll++) {
+        job_spec j = { .coll = (enum gci_coll)coll, .algo = "wide", .ranks = 3, .bytes = 4, .clusters = &g.s };
+        assert_int_equal(job_run(&env, &j, NULL, why), JOB_UNSUPPORTED);
+        j.clusters = NULL;
+        assert_int_equal(job_run(&env, &j, NULL, why), JOB_UNSUPPORTED);
+    }
+    drop_grid(&g);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    static const int site[7] = { 0, 1, 0, 2, 2, 1, 0 };
+    char why[CHECK_TEXT];
+    grid g;
+    make_grid(&g, 7, site);
+    gci_env poor = { .alloc = failing_alloc };
+    size_t sizes[49];
+    for (size_t i = 0; i < GCI_COUNT(sizes); i++)
+        sizes[i] = 8 * (i % 3);
+    for (int coll = 0; coll < GCI_COLLS; coll++)
+        for (int uneven = 0; uneven < 2; uneven++) {
+            job_spec j = { .coll = (enum gci_coll)coll, .algo = "wide", .ranks = 7, .bytes = 24, .elem_bytes = 8, .segment = 8,
+                           .clusters = &g.s, .sizes = uneven ? sizes : NULL };
+            int result = JOB_NO_MEMORY, allowed = 0;
+            for (; result == JOB_NO_MEMORY; allowed++) {
+                allocations_left = allowed;
+                result = job_run(&poor, &j, NULL, why);
+            }
+            assert_true(result > 0 && allowed > 1);
+        }
+    drop_grid(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_small_grids),
+        cmocka_unit_test(test_random_grids),
+        cmocka_unit_test(test_uneven_blocks),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_long_vectors),
+        cmocka_unit_test(test_one_cluster_is_refused),
+        cmocka_unit_test(test_no_memory),
+    };
+    const char *seed = getenv("GCT_SEED");
+    random_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
+    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
