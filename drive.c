@@ -106,6 +106,16 @@ static void drive(gci_overlay *o, drive_spin *spin, bool (*done)(void *arg), voi
     o->driving = false;
 }
 
+/* Nobody drives now. The I/O thread that has slept through all of it shall not sleep beyond what has come up. */
+static void hand_over(gci_overlay *o)
+{
+    if (!o->thread_asleep || o->waiters > 0)
+        return;
+    o->next_tick = gci_links_tick(o, o->sys->now(o->sys));
+    if (o->broken > 0 || o->errands || o->next_tick < o->thread_until)
+        o->sys->wake(o->sys, o->waker);
+}
+
 GCI void gci_overlay_wait(gci_overlay *o, bool (*done)(void *arg), void *arg, const int *hint, int64_t deadline)
 {
     drive_spin spin = { 0 };
@@ -128,6 +138,7 @@ GCI void gci_overlay_wait(gci_overlay *o, bool (*done)(void *arg), void *arg, co
     o->thread_called |= spin.slept;
     if (o->waiters > 0 || o->thread_parked || spin.slept)
         o->sys->notify(o->sys, o->monitor);
+    hand_over(o);
     if (o->outer >= 0)
         o->sys->wake(o->sys, o->bell);  /* whoever goes back to that poller looks again, and has the timer armed */
 }
@@ -146,6 +157,7 @@ GCI bool gci_overlay_poll(gci_overlay *o, int hint)
     if (o->outer >= 0)
         o->sys->arm(o->sys, o->timer, o->next_tick);
     o->driving = false;
+    hand_over(o);
     return moved;
 }
 
@@ -188,9 +200,8 @@ static void thread_rest(gci_overlay *o, int64_t *rest)
     o->thread_rests = true;
     o->thread_called = false;
     while (!o->thread_ends && !o->thread_called) {
-        bool asleep = o->driving && o->asleep > 0;
         int64_t now = o->sys->now(o->sys);
-        if (now >= until && !asleep)
+        if (now >= until && !o->asleep)
             break;
         o->thread_parked = now >= until;
         o->sys->await(o->sys, o->monitor, o->thread_parked ? GCI_FOREVER : until - now);
@@ -212,6 +223,7 @@ static void thread_drive(gci_overlay *o)
     } else {
         until = o->next_tick;
     }
+    o->thread_until = until;
     gci_links_look(o, until == GCI_FOREVER ? GCI_FOREVER : until > now ? until - now : 0);
 }
 

@@ -1447,15 +1447,16 @@ struct gci_overlay {
     gci_inbox    inbox;
     /* drive.c: who waits, and how */
     enum gci_progress progress;
-    int          asleep;        /* threads in the poller */
-    bool         driving;       /* a thread of the user's does */
+    bool         driving;       /* a thread of the user's does ... */
+    bool         asleep;        /* ... and is in the poller */
     int          waiters;       /* threads of the user's that wait for it */
     unsigned     round, calls;
     int64_t      next_tick;
     int          penalty, skip; /* waits that sleep after a wait that polling did not end; still to come */
     int          outer, bell, timer;    /* for a user who waits at a poller of his own; or -1 */
     gci_thread  *thread;        /* the I/O thread, or NULL */
-    bool         threaded, thread_rests, thread_parked, thread_called, thread_ends;
+    bool         threaded, thread_asleep, thread_rests, thread_parked, thread_called, thread_ends;
+    int64_t      thread_until;  /* when it comes out of the poller by itself */
 };
 
 /* For descriptions: the backbone of the whole job; links that are down have no costs. No nodes: there is none. */

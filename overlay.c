@@ -39,12 +39,15 @@ static const uint64_t overlay_waker_tag = UINT64_MAX;
 
 /* ---- the driver's errands, and the clock ---------------------------------------------------------------------- */
 
+/* In the poller sleeps who has to be told what is new: the driver or, while there is none, the I/O thread. */
+static bool sleeps(const gci_overlay *o) { return o->asleep || (o->thread_asleep && !o->driving); }
+
 GCI void gci_overlay_wake(gci_overlay *o)
 {
     if (o->waiters > 0)
         o->sys->notify(o->sys, o->monitor);
     o->next_tick = 0;                   /* what has changed may want to be timed */
-    if (o->asleep > 0)
+    if (sleeps(o))
         o->sys->wake(o->sys, o->waker);
     if (o->outer >= 0)
         o->sys->wake(o->sys, o->bell);
@@ -65,7 +68,7 @@ GCI void gci_overlay_alarm(gci_overlay *o, int64_t at)
     o->alarm = at;
     if (at < o->next_tick)
         o->next_tick = at;
-    if (!o->inside || o->asleep > 0)    /* another thread may sleep beyond it */
+    if (!o->inside || sleeps(o))        /* perhaps beyond it */
         gci_overlay_wake(o);
 }
 
@@ -756,7 +759,7 @@ static void links_leave(gci_overlay *o, bool before)
     o->inside = before;
     if (before || !o->errands)
         return;
-    if (o->asleep > 0)
+    if (sleeps(o))
         o->sys->wake(o->sys, o->waker);
     if (o->outer >= 0)
         o->sys->wake(o->sys, o->bell);
@@ -765,8 +768,8 @@ static void links_leave(gci_overlay *o, bool before)
 static bool handle(gci_overlay *o, const gci_event *event)
 {
     if (event->tag == overlay_waker_tag) {
-        if (o->asleep > 0)
-            return false;               /* it may be for the other thread there, who has yet to see it */
+        if (o->asleep)
+            return false;               /* it is the driver's, who sleeps there too and has yet to see it */
         o->sys->rest(o->sys, o->waker);
         return true;
     }
@@ -787,19 +790,20 @@ static bool handle(gci_overlay *o, const gci_event *event)
 GCI bool gci_links_look(gci_overlay *o, int64_t timeout)
 {
     gci_event event[EVENTS];
+    bool driver = o->driving;           /* else it is the I/O thread: a driver may come while it sleeps */
     if (timeout != 0) {
         gci_links_cool(o);
         if (o->broken > 0 || o->errands)
             timeout = 0;                /* it could not come back into the poller, say */
     }
     if (timeout != 0) {
-        o->asleep++;
+        *(driver ? &o->asleep : &o->thread_asleep) = true;
         o->sys->leave(o->sys, o->monitor);
     }
     int n = o->sys->wait(o->sys, o->poller, event, EVENTS, timeout);
     if (timeout != 0) {
         o->sys->enter(o->sys, o->monitor);
-        o->asleep--;
+        *(driver ? &o->asleep : &o->thread_asleep) = false;
     }
     bool moved = false, before = o->inside;
     o->inside = true;

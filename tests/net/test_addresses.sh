@@ -206,7 +206,7 @@ site e: switch walled 10.28.0.0/24 alone
 host u1 u2 on e/walled
 host u1 u2: firewall in 7000-7001
 END
-    for i in {0..15}; do echo "site k: switch s$i 10.30.$i.0/24 fd30:$i::/64 alone"; done
+    for i in {0..15}; do echo "site k: switch s$i 10.30.$i.0/24 fd30:$i::/64 rate 50mbit alone"; done
     echo "host k1 k2 on" k/s{0..15}
 } >"$work/today"
 sixteen() { printf '%s\n' eth{0..15} | paste -sd' '; }

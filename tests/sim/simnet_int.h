@@ -54,6 +54,7 @@ struct sim_ctx {
     bool       timed_out, thread, joined;
     int        fruitless;       /* polls in a row that found nothing */
     int        idle_calls;      /* calls in a row that found nothing and did not wait */
+    int        stuck;           /* waits in a row that something was ready for, of which nothing came */
     int64_t    since;           /* when it last blocked */
     ucontext_t machine;
     void      *stack;           /* the mapping, guard page first */

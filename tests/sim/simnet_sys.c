@@ -9,7 +9,7 @@
 
 #include <stdarg.h>
 
-enum { SIM_IDLE_CALLS = 64, SIM_FRUITLESS_MAX = 30 };
+enum { SIM_IDLE_CALLS = 64, SIM_STUCK = 32, SIM_FRUITLESS_MAX = 30 };
 
 static sim_ctx *sim_caller(gci_sys *sys)
 {
@@ -394,6 +394,7 @@ static int sim_sys_watch(gci_sys *sys, int poller_fd, int fd, unsigned events, u
     }
     w->events = events;
     w->tag = tag;
+    c->stuck = 0;
     sim_touch(f);
     return 0;
 }
@@ -429,13 +430,12 @@ static int sim_sys_wait(gci_sys *sys, int poller_fd, gci_event *out, int max, in
     sim *s = c->s;
     sim_poller *poller = (sim_poller *)sim_file_get(c->proc, poller_fd, SIM_POLLER, "wait");
     int n = sim_collect(s, poller, out, max);
-    if (n && ++c->idle_calls < SIM_IDLE_CALLS) {
+    if (n) {
+        if (++c->stuck == SIM_STUCK) {
+            sim_misuse(c->proc, "context %d: nothing comes of what is ready in poller %d", c->id, poller_fd);
+        }
         c->fruitless = 0;
         return n;
-    }
-    if (n) {                    /* nothing comes of what is ready: it may be for another thread of this process */
-        sim_spin(c);
-        return sim_collect(s, poller, out, max);
     }
     if (timeout <= 0) {
         sim_spin(c);
@@ -465,6 +465,7 @@ static void sim_waker_set(gci_sys *sys, int fd, bool awake)
     sim_ctx *c = sim_call(sys);
     struct sim_waker *waker = (struct sim_waker *)sim_file_get(c->proc, fd, SIM_WAKER, awake ? "wake" : "rest");
     waker->awake = awake;
+    c->stuck = 0;
     sim_touch(&waker->file);
 }
 
@@ -528,11 +529,13 @@ void sim_file_close(sim_file *f)
 
 static void sim_sys_close(gci_sys *sys, int fd)
 {
-    sim_proc *p = sim_call(sys)->proc;
+    sim_ctx *c = sim_call(sys);
+    sim_proc *p = c->proc;
     sim_file *f = fd >= 0 && fd < p->files_room ? p->files[fd] : NULL;
     if (!f) {
         sim_misuse(p, "close of descriptor %d, which is not open", fd);
     }
+    c->stuck = 0;
     sim_file_close(f);
 }
 

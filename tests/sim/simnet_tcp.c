@@ -905,6 +905,7 @@ static int sim_sys_accept(gci_sys *sys, int fd, gci_addr *from)
     if (new < 0) {
         return new;
     }
+    c->stuck = 0;
     l->queue = k->next_queued;
     l->queue_last = l->queue ? l->queue_last : NULL;
     l->waiting--;
@@ -1083,7 +1084,7 @@ static ssize_t sim_sys_send(gci_sys *sys, int fd, const struct iovec *v, int n)
         }
         left -= part;
     }
-    c->fruitless = c->idle_calls = 0;
+    c->fruitless = c->idle_calls = c->stuck = 0;
     sim_pipe_pump(c->s, &k->out);
     return (ssize_t)moved;
 }
@@ -1136,7 +1137,7 @@ static ssize_t sim_sys_recv(gci_sys *sys, int fd, const struct iovec *v, int n)
         sim_after(c->s, k->out.path.latency, sim_window_opened, in, (int64_t)in->opened);
         in->opened = 0;
     }
-    c->fruitless = c->idle_calls = 0;
+    c->fruitless = c->idle_calls = c->stuck = 0;
     return (ssize_t)moved;
 }
 

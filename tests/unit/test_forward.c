@@ -1133,10 +1133,10 @@ static void errands_wake_who_sleeps(void **state)
         }
     room(2, 1 << 17);
     middle()->woken = false;
-    middle()->o->asleep = 1;
+    middle()->o->asleep = true;
     node_run(middle());
     assert_true(middle()->o->errands && middle()->woken);
-    middle()->o->asleep = 0;
+    middle()->o->asleep = false;
     net_run(EACH);
     int heard = 0;
     while (hear_next(2, &k))

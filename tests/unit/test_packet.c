@@ -936,9 +936,9 @@ static void a_wake_is_not_lost(void **state)
     gci_packet k = envelope(p, BYTES, BYTES);
     peer_say(p, &k);
     p->woken = true;
-    p->w.overlay->asleep = 1;
+    p->w.overlay->asleep = true;
     peer_run(p);
-    p->w.overlay->asleep = 0;
+    p->w.overlay->asleep = false;
     assert_true(p->woken);              /* it has not seen it yet */
     peer_run(p);
     assert_false(p->woken);
