@@ -32,7 +32,7 @@ enum { SLOW_COSTS = 8,                  /* waits that sleep after one such */
 
 /* ---- waiting -------------------------------------------------------------------------------------------------- */
 
-typedef struct drive_spin { bool on, slept; int64_t began; unsigned rounds; } drive_spin;
+typedef struct drive_spin { bool on, asleep, slept; int64_t began; unsigned rounds; } drive_spin;    /* slept: for long */
 
 static void spin_begin(gci_overlay *o, drive_spin *spin)
 {
@@ -93,16 +93,18 @@ static void await_driver(gci_overlay *o, int64_t deadline)
     o->waiters--;
 }
 
-/* One turn of the driver's. */
+/* One turn of the driver's. Between two sleeps no socket is looked at: the poller tells of all there is. */
 static void drive(gci_overlay *o, drive_spin *spin, bool (*done)(void *arg), void *arg, int hint, int64_t deadline)
 {
+    bool moved = false;
     o->driving = true;
-    if (!gci_links_round(o, hint, ++o->round % POLLS_PER_YIELD == 0)) {
-        if (!spin->on)
-            spin->slept |= sleep_once(o, done, arg, deadline);
-        else if (++spin->rounds % POLLS_PER_YIELD == 0)
-            spin_yield(o, spin);
-    }
+    if (spin->on || !spin->asleep || gci_links_has_work(o))
+        moved = gci_links_round(o, hint, ++o->round % POLLS_PER_YIELD == 0);
+    spin->asleep = !moved && !spin->on;
+    if (spin->asleep)
+        spin->slept |= sleep_once(o, done, arg, deadline);
+    else if (!moved && ++spin->rounds % POLLS_PER_YIELD == 0)
+        spin_yield(o, spin);
     o->driving = false;
 }
 
@@ -112,7 +114,7 @@ static void hand_over(gci_overlay *o)
     if (!o->thread_asleep || o->waiters > 0)
         return;
     o->next_tick = gci_links_tick(o, o->sys->now(o->sys));
-    if (o->broken > 0 || o->errands || o->next_tick < o->thread_until)
+    if (gci_links_has_work(o) || o->next_tick < o->thread_until)
         o->sys->wake(o->sys, o->waker);
 }
 
@@ -217,7 +219,7 @@ static void thread_drive(gci_overlay *o)
 {
     gci_sys *sys = o->sys;
     int64_t now = sys->now(sys), until;
-    if (o->broken > 0 || o->errands || now >= o->next_tick || atomic_load(&o->inbox.has_news)) {
+    if (gci_links_has_work(o) || now >= o->next_tick) {
         gci_links_round(o, -1, true);
         until = o->next_tick = gci_links_tick(o, now);
     } else {

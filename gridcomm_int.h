@@ -1466,6 +1466,7 @@ GCI int  gci_links_open(gci_overlay **, gci_env *, gci_monitor *, int rank, int 
                         void *user, gc_stats *);
 GCI void gci_links_close(gci_overlay *);
 GCI void gci_links_news(gci_overlay *, const gci_news *);   /* into the inbox. Any thread */
+GCI bool gci_links_has_work(gci_overlay *);                  /* that no socket tells of */
 GCI bool gci_links_round(gci_overlay *, int hint, bool all);    /* one without waiting; true: something moved */
 GCI bool gci_links_look(gci_overlay *, int64_t timeout);    /* at the poller; leaves the monitor while it sleeps there */
 GCI int64_t gci_links_tick(gci_overlay *, int64_t now);     /* does what is due, also above; when to call again */

@@ -744,6 +744,11 @@ GCI void gci_overlay_links(const gci_overlay *o, void (*each)(void *arg, const g
 
 /* ---- what drive.c calls --------------------------------------------------------------------------------------- */
 
+GCI bool gci_links_has_work(gci_overlay *o)
+{
+    return o->broken > 0 || o->errands || atomic_load(&o->inbox.has_news);
+}
+
 static void links_prepare(gci_overlay *o)
 {
     if (o->broken > 0)
