@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 
 # The rooms from the ground up; dist/gridcomm.c joins them in this order.
-ROOMS = sys netlink text op topo route backbone mend linksfile tree sched treecoll exchange circulant wide choose site boot addrsel override dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll calls describe gridcomm
+ROOMS = sys netlink text op topo route backbone mend linksfile tree sched treecoll exchange circulant local wide choose site boot addrsel override dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll calls describe gridcomm
 
 BUILD  ?= build
 CFLAGS ?= -O2 -g
@@ -36,7 +36,7 @@ examples := $(patsubst %.c,$(OUT)/%,$(wildcard examples/*.c))
 # Test programs are test_*.c; any other file beside them is support for all of them.
 support   = $(filter-out tests/$(1)/test_%.c,$(wildcard tests/$(1)/*.c))
 programs  = $(patsubst tests/$(1)/%.c,$(OUT)/tests/$(2)/%,$(wildcard tests/$(1)/test_*.c))
-simulated := $(call support,sim) $(filter-out tests/gct_real.c,$(wildcard tests/gct*.c))
+simulated := $(call support,sim) tests/unit/sched_check.c $(filter-out tests/gct_real.c,$(wildcard tests/gct*.c))
 real      := $(filter-out tests/gct_sim.c,$(wildcard tests/gct*.c))
 tests     := $(call programs,unit,unit) $(call programs,sim,sim) $(call programs,api,api-sim) \
              $(call programs,api,api-real) $(call programs,api,api-dist)
@@ -44,7 +44,7 @@ scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/*.sh tests/net/tes
 chosen     = $(if $(TESTS),$(foreach t,$(1),$(if $(strip $(foreach p,$(TESTS),$(findstring $(p),$(t)))),$(t))),$(1))
 tools     := $(OUT)/gcrun $(OUT)/gctopo $(patsubst %.c,$(OUT)/%,$(wildcard tests/net/*.c tests/run/*.c))
 
-.PHONY: all lib test programs demo bench bench-coll figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
+.PHONY: all lib test programs demo bench bench-coll bench-apps figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -122,6 +122,11 @@ bench-coll:
 	@$(MAKE) --no-print-directory programs
 	@bash tests/net/bench_coll.sh $(OUT)
 
+bench-apps:
+	@sh tests/need.sh test
+	@$(MAKE) --no-print-directory all $(OUT)/tests/net/wan $(OUT)/tests/net/enter
+	@bash tests/net/apps.sh $(OUT)
+
 # Coverage-guided fuzzing of all that reads bytes from outside.
 fuzzers := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzzed  := $(rooms) $(filter-out tools/gcrun.c,$(gcrun)) $(filter-out tests/fuzz/fuzz_%.c,$(wildcard tests/fuzz/*.c))
@@ -179,6 +184,7 @@ help:
 	@echo 'make test        builds and runs all tests; TESTS="unit/test_op api" runs those whose name has a word of it'
 	@echo 'make bench       the ratios against bare sockets, on the test bed (root)'
 	@echo 'make bench-coll  collectives between sites, beside their lower bounds and two MPIs, on the test bed (root)'
+	@echo 'make bench-apps  examples/asp and qr between sites, with and without the hierarchy, on the test bed (root)'
 	@echo 'make figures     docs/overlay-figures.md and its plots: what sparse links cost, by simulation;'
 	@echo '                 docs/collectives-figures.md: every collective beside its lower bound'
 	@echo 'make dist        dist/gridcomm.h and dist/gridcomm.c: the library as two files'

@@ -47,7 +47,8 @@ static const char *coll_side_wrong(const coll_side *s)
         return "its sizes or offsets are NULL";
     for (int i = 0; i < s->n && listed && !overflows; i++) {
         size_t bytes = s->blocks.bytes[i];
-        overflows = bytes > SIZE_MAX - sum || (bytes > 0 && bytes > SIZE_MAX - s->blocks.at[i]);
+        overflows = bytes > SIZE_MAX - sum || (bytes > 0 && (bytes > SIZE_MAX - s->blocks.at[i] ||
+                                                             s->blocks.at[i] + bytes > UINTPTR_MAX - (uintptr_t)s->buf));
         sum += bytes;
     }
     return overflows ? "its size overflows" : sum > 0 && !s->buf ? "it is NULL" : NULL;
@@ -124,12 +125,13 @@ static int coll_check_overlap(gc_comm *comm, const gci_call *call, const coll_si
 static int coll_begin(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, int root, gc_request **request,
                       gci_coll_args *args)
 {
+    if (request)
+        *request = NULL;
     if (!comm)
         return GC_ERR_ARG;
     const char *name = gci_coll_name(coll);
     if (!request)
         return gci_fail(comm, GC_ERR_ARG, -1, "%s: request is NULL", name);
-    *request = NULL;
     if (root < 0 || root >= comm->size)
         return gci_fail(comm, GC_ERR_ARG, -1, "%s: root %d is not in 0..%d", name, root, comm->size - 1);
     if (tree && (tree->size != comm->size || !gci_tree_is_sound(tree)))
@@ -361,6 +363,8 @@ int gc_iallreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_
 int gc_ireduce_scatter(gc_comm *comm, const void *send, void *recv, const size_t counts[], gc_type type, gc_op op,
                        gc_request **request)
 {
+    if (request)
+        *request = NULL;
     if (comm && !counts)
         return gci_fail(comm, GC_ERR_ARG, -1, "reduce_scatter: counts is NULL");
     return coll_reduce_scatter(comm, send, recv, counts, 0, type, op, request);

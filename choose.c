@@ -1,56 +1,96 @@
 /* choose.c: which algorithm a collective takes (pure).
  * SPDX-License-Identifier: MIT
  *
- * Fixed rules, of which the first that fits is taken; GRIDCOMM_ALGO=op:name[,op:name...] goes before them. They look only
- * at what every rank knows alike, so all choose alike. A name may carry a number and a segment: "kary:3", "chain@65536".
+ * Fixed rules, of which the first that fits is taken; if its algorithm cannot do the call (an operation that does not commute,
+ * say), the next. GRIDCOMM_ALGO=op:name[,op:name...] goes before them. They look only at what every rank knows alike, so all
+ * choose alike. A name may carry a number and a segment: "kary:3", "chain@65536".
  *
- * Between clusters it is "wide" (wide.c): nothing else has one wide-area latency. Within one, trees have the fewest messages,
- * which is what counts for short ones when ranks share cores; for those the wide tree, since it has the fewest ranks that a
- * message wakes twice (40 ranks on 2 cores: an allreduce takes 0.62 ms; binomial 0.78, flat 0.56, doubling 1.7). Of two ranks
- * doubling has as few messages as a tree, and half the latency.
+ * Between clusters it is "wide" (wide.c): nothing else has one wide-area latency. Within one:
+ *
+ * Short ones take a tree, which has the fewest messages: that counts where ranks share cores, and a wide tree has the fewest
+ * ranks that a message wakes twice (40 ranks on 2 cores: an allreduce takes 0.62 ms; binomial 0.78, flat 0.56, doubling 1.7).
+ * Of two ranks doubling has as few messages, and half the latency.
+ *
+ * Long ones take what loads every NIC equally: circulant graphs, which nothing beats by more than a twentieth from 8 KiB on, for
+ * any number of ranks. ms in the simulated network, a host for each rank, 1 Gbit/s, 50 us:
+ *
+ *                  8 ranks, 64 KiB                             8 ranks, 1 MiB
+ *     bcast        1.0; chain 1.4, scatter 1.5, binomial 3.2   10.1; chain 11.1, scatter 24, binomial 50
+ *     reduce       1.0; halving 1.2, chain 1.4, binomial 1.7   10.2; chain 11.1, halving 15, binomial 25
+ *     allreduce    1.2; halving 1.2, ring 1.6, doubling 1.7    15.0; halving 15, ring 15.5, doubling 25
+ *
+ * On one host memory is the network, and what saves messages is no worse up to CHOOSE_ONE_HOST.
  */
 #include "gridcomm_int.h"
 
 #include <stdlib.h>
 
 enum { CHOOSE_SHORT = 1024,             /* up to here a message costs its wake-up, not its bytes */
-       CHOOSE_GATHER_FLAT = 16 * 1024,  /* bytes per rank above which a gather saves the copies of a tree's inner ranks */
-       CHOOSE_SEGMENT = 8 * 1024,       /* between clusters: what is on its way while the next is made ready; */
-       CHOOSE_LONG = 256 * 1024,        /* of a longer vector, segments that are granted one by one: no window holds it all, ... */
-       CHOOSE_SEGMENTS = 256 };         /* ... and not more of them than this */
+       CHOOSE_MIDDLE = 8 * 1024,        /* up to here latencies count, not bytes */
+       CHOOSE_ONE_HOST = 64 * 1024,
+       CHOOSE_BLOCKS = 16 * 1024,       /* beyond, the copies of a tree's inner ranks cost more than its messages save */
+       CHOOSE_SEGMENT = 8 * 1024,       /* what is on its way while the next is made ready; */
+       CHOOSE_SEGMENTS = 64,            /* of a longer vector as many as this, */
+       CHOOSE_SEGMENT_MAX = 128 * 1024, /* none longer than 1 ms at 1 Gbit/s */
+       CHOOSE_FAR = 256 * 1024,         /* between clusters: of a longer vector, segments that are granted one by one, because */
+       CHOOSE_FAR_SEGMENTS = 256 };     /* no window holds it all, and so many */
+
+enum choose_where { ANYWHERE, BETWEEN_CLUSTERS, ON_ONE_HOST };
 
 static const struct choose_rule {
-    enum gci_coll coll;
-    bool          apart;                /* only between clusters */
-    int           ranks;                /* at most; 0: any */
-    size_t        bytes;                /* at most; 0: any */
-    const char   *name;
-    size_t        segment;
+    enum gci_coll     coll;             /* GCI_COLLS: any */
+    enum choose_where where;
+    int               ranks;            /* at most; 0: any */
+    size_t            bytes;            /* at most; 0: any */
+    bool              cut;              /* into segments */
+    const char       *name;
 } choose_rules[] = {
-    { GCI_COLLS,          true,  0, 0, "wide", CHOOSE_SEGMENT },
-    { GCI_BARRIER,        false, 2, 0, "doubling", 0 },
-    { GCI_BARRIER,        false, 0, 0, "knomial:8", 0 },
-    { GCI_BCAST,          false, 0, CHOOSE_SHORT, "knomial:8", 0 },
-    { GCI_BCAST,          false, 0, 0, "binomial", 0 },
-    { GCI_SCATTER,        false, 0, CHOOSE_SHORT, "binomial", 0 },
-    { GCI_SCATTER,        false, 0, 0, "flat", 0 },
-    { GCI_GATHER,         false, 0, CHOOSE_SHORT, "knomial:8", 0 },
-    { GCI_GATHER,         false, 0, CHOOSE_GATHER_FLAT, "binomial", 0 },
-    { GCI_GATHER,         false, 0, 0, "flat", 0 },
-    { GCI_ALLGATHER,      false, 0, CHOOSE_SHORT, "knomial:8", 0 },
-    { GCI_ALLGATHER,      false, 0, 0, "ring", 0 },
-    { GCI_ALLTOALL,       false, 0, 0, "direct", 0 },
-    { GCI_REDUCE,         false, 0, CHOOSE_SHORT, "knomial:8", 0 },
-    { GCI_REDUCE,         false, 0, 0, "binomial", 0 },
-    { GCI_ALLREDUCE,      false, 2, 0, "doubling", 0 },
-    { GCI_ALLREDUCE,      false, 0, CHOOSE_SHORT, "knomial:8", 0 },
-    { GCI_ALLREDUCE,      false, 0, 0, "binomial", 0 },
-    { GCI_REDUCE_SCATTER, false, 0, 0, "binomial", 0 },
-    { GCI_SCAN,           false, 0, 0, "direct", 0 },
-    { GCI_EXSCAN,         false, 0, 0, "direct", 0 },
+    { GCI_COLLS,          BETWEEN_CLUSTERS, 0, 0, true, "wide" },
+    { GCI_BARRIER,        ANYWHERE,    2, 0, false, "doubling" },
+    { GCI_BARRIER,        ANYWHERE,    0, 0, false, "knomial:8" },
+    { GCI_BCAST,          ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
+    { GCI_BCAST,          ANYWHERE,    0, CHOOSE_MIDDLE, false, "binomial" },
+    { GCI_BCAST,          ON_ONE_HOST, 0, CHOOSE_ONE_HOST, false, "binomial" },
+    { GCI_BCAST,          ANYWHERE,    0, 0, true, "circulant" },
+    { GCI_SCATTER,        ANYWHERE,    0, CHOOSE_SHORT, false, "binomial" },
+    { GCI_SCATTER,        ANYWHERE,    0, 0, false, "flat" },
+    { GCI_GATHER,         ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
+    { GCI_GATHER,         ANYWHERE,    0, CHOOSE_BLOCKS, false, "binomial" },
+    { GCI_GATHER,         ANYWHERE,    0, 0, false, "flat" },
+    { GCI_ALLGATHER,      ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
+    { GCI_ALLGATHER,      ON_ONE_HOST, 0, CHOOSE_BLOCKS, false, "knomial:8" },
+    { GCI_ALLGATHER,      ON_ONE_HOST, 0, 0, false, "ring" },
+    { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "circulant" },
+    { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "direct" },
+    { GCI_ALLTOALL,       ANYWHERE,    0, 0, false, "direct" },
+    { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
+    { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_MIDDLE, false, "binomial" },
+    { GCI_REDUCE,         ON_ONE_HOST, 0, CHOOSE_ONE_HOST, false, "binomial" },
+    { GCI_REDUCE,         ANYWHERE,    0, 0, true, "circulant" },
+    { GCI_REDUCE,         ANYWHERE,    0, 0, true, "binomial" },
+    { GCI_REDUCE,         ANYWHERE,    0, 0, true, "chain" },
+    { GCI_ALLREDUCE,      ANYWHERE,    2, 0, false, "doubling" },
+    { GCI_ALLREDUCE,      ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
+    { GCI_ALLREDUCE,      ON_ONE_HOST, 0, CHOOSE_ONE_HOST, false, "binomial" },
+    { GCI_ALLREDUCE,      ANYWHERE,    0, CHOOSE_MIDDLE, false, "doubling" },
+    { GCI_ALLREDUCE,      ANYWHERE,    0, 0, false, "circulant" },
+    { GCI_ALLREDUCE,      ANYWHERE,    0, 0, false, "halving" },
+    { GCI_ALLREDUCE,      ANYWHERE,    0, 0, true, "binomial" },
+    { GCI_ALLREDUCE,      ANYWHERE,    0, 0, true, "chain" },
+    { GCI_REDUCE_SCATTER, ON_ONE_HOST, 0, CHOOSE_BLOCKS, false, "binomial" },
+    { GCI_REDUCE_SCATTER, ANYWHERE,    0, 0, false, "circulant" },
+    { GCI_REDUCE_SCATTER, ANYWHERE,    0, 0, false, "halving" },
+    { GCI_REDUCE_SCATTER, ANYWHERE,    0, 0, false, "direct" },
+    { GCI_SCAN,           ANYWHERE,    0, CHOOSE_SHORT, false, "direct" },
+    { GCI_SCAN,           ANYWHERE,    0, CHOOSE_ONE_HOST, false, "doubling" },
+    { GCI_SCAN,           ANYWHERE,    0, 0, true, "direct" },
+    { GCI_EXSCAN,         ANYWHERE,    0, CHOOSE_SHORT, false, "direct" },
+    { GCI_EXSCAN,         ANYWHERE,    0, CHOOSE_ONE_HOST, false, "doubling" },
+    { GCI_EXSCAN,         ANYWHERE,    0, 0, true, "direct" },
 };
 
-/* Bytes of a vector or of a block on average, as far as every rank knows them. */
+/* Bytes of a vector, of all blocks together (allgather, reduce_scatter), or of each (scatter, gather, alltoall), if all ranks
+ * know: else as many as can be. */
 static size_t choose_bytes(const gci_call *call)
 {
     switch (call->coll) {
@@ -59,40 +99,56 @@ static size_t choose_bytes(const gci_call *call)
     case GCI_ALLTOALL:
         return call->even ? call->own : SIZE_MAX;
     case GCI_ALLGATHER:
-        return gci_blocks_bytes(&call->recv, 0, call->ranks) / (size_t)call->ranks;
+        return gci_blocks_bytes(&call->recv, 0, call->ranks);
     case GCI_REDUCE_SCATTER:
-        return gci_blocks_bytes(&call->send, 0, call->ranks) / (size_t)call->ranks;
+        return gci_blocks_bytes(&call->send, 0, call->ranks);
     default:
         return call->bytes;
     }
 }
 
+/* bytes: as above. A cluster sends a vector, or the blocks of one. */
+static size_t choose_segment(const gci_call *call, bool far, size_t bytes)
+{
+    if (!far)
+        return gci_min(gci_max(CHOOSE_SEGMENT, bytes / CHOOSE_SEGMENTS), CHOOSE_SEGMENT_MAX);
+    if (call->coll == GCI_ALLGATHER || call->coll == GCI_REDUCE_SCATTER)
+        return gci_max(CHOOSE_SEGMENT, bytes / (size_t)call->clusters->clusters / CHOOSE_FAR_SEGMENTS);
+    return call->bytes > CHOOSE_FAR ? gci_max(2 * GCI_PACKET_MAX, call->bytes / CHOOSE_FAR_SEGMENTS) : CHOOSE_SEGMENT;
+}
+
+static bool choose_fits(const struct choose_rule *rule, const gci_call *call, size_t bytes)
+{
+    const gci_clusters *s = call->clusters;
+    bool here = rule->where == ANYWHERE || (rule->where == BETWEEN_CLUSTERS ? s && s->clusters > 1 : s && s->hosts == 1);
+    return (rule->coll == call->coll || rule->coll == GCI_COLLS) && here && (!rule->ranks || call->ranks <= rule->ranks) &&
+           (!rule->bytes || bytes <= rule->bytes);
+}
+
 GCI gci_algo_choice gci_choose(const gci_call *call, const gci_algo_choice *forced)
 {
-    gci_algo_choice choice = { "flat", 0 };
-    bool apart = call->clusters && call->clusters->clusters > 1;
+    gci_algo_choice choice = *forced;
+    size_t bytes = choose_bytes(call);
+    int next = 0;
     if (call->tree)
-        return (gci_algo_choice){ "given", call->segment };
-    if (forced->name[0])
-        return *forced;
-    for (size_t i = 0; i < GCI_COUNT(choose_rules); i++) {
-        const struct choose_rule *rule = &choose_rules[i];
-        if ((rule->coll == call->coll || rule->coll == GCI_COLLS) && (!rule->apart || apart) &&
-            (!rule->ranks || call->ranks <= rule->ranks) && (!rule->bytes || choose_bytes(call) <= rule->bytes)) {
-            snprintf(choice.name, sizeof choice.name, "%s", rule->name);
-            choice.segment = rule->segment;
-            if (rule->segment && call->bytes > CHOOSE_LONG)
-                choice.segment = gci_max(2 * GCI_PACKET_MAX, call->bytes / CHOOSE_SEGMENTS);
-            return choice;
-        }
-    }
+        return (gci_algo_choice){ "given", bytes > CHOOSE_MIDDLE ? choose_segment(call, false, bytes) : 0 };
+    if (!choice.name[0])
+        gci_choose_next(call, &next, &choice);
     return choice;
 }
 
-/* Every collective has one that takes every call. */
-GCI const char *gci_choose_last(enum gci_coll coll)
+GCI bool gci_choose_next(const gci_call *call, int *next, gci_algo_choice *choice)
 {
-    return gci_algo_find(coll, "flat") ? "flat" : "direct";
+    size_t bytes = choose_bytes(call);
+    while (*next < (int)GCI_COUNT(choose_rules)) {
+        const struct choose_rule *rule = &choose_rules[(*next)++];
+        if (!choose_fits(rule, call, bytes))
+            continue;
+        snprintf(choice->name, sizeof choice->name, "%s", rule->name);
+        choice->segment = rule->cut ? choose_segment(call, rule->where == BETWEEN_CLUSTERS, bytes) : 0;
+        return true;
+    }
+    return false;
 }
 
 /* ---- GRIDCOMM_ALGO ------------------------------------------------------------------------------------------------ */

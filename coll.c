@@ -20,6 +20,15 @@
  * The last few signatures are kept for the questions (ASK) of those who still wait. A rank that cannot go on for a reason
  * that nobody else sees (out of memory, a peer that only it cannot reach) tells the others in the same way.
  *
+ * Who waits for a message that nobody sends (a block that is empty at its sender alone; a collective that failed so long ago
+ * that nobody remembers) learns so by asking, too: whoever has handed over all that it will ever send him in that collective
+ * answers so (OVER), with the number of its next envelope. A receive that still waits when all envelopes below that are here
+ * waits in vain, and fails. No state is kept for it, and no order of packets is relied on.
+ *
+ * An uneven call between clusters has two runs under its one number, the second in place of the first when that has ended here:
+ * ranks of a cluster tell each other sizes, and then its own schedule is built (coll_later). Between two ranks all messages of
+ * the first come before those of the second, so they match as those of one schedule would, wherever the others are.
+ *
  * All state is guarded by the world's monitor. User-defined operations are called inside it: they must not call gc_.
  *
  * Memory, per communicator: COLL_PLANS_MAX schedules of COLL_PLANS_BYTES together; per running collective one block: 64
@@ -58,6 +67,16 @@ typedef struct coll_plan {
 
 typedef struct coll_run coll_run;
 
+/* An uneven call that begins with an alltoall in each cluster, of sizes (gci_wide_ask): what it goes on with, under the same
+ * number. The lists of sizes and offsets are its own: the caller's need not live on. */
+typedef struct coll_later {
+    gci_coll_args   args;
+    gci_algo_choice choice;
+    gci_ask        *ask;
+    bool            begun;              /* the run is this, no longer the asking */
+    size_t          list[];             /* [4 * ranks] */
+} coll_later;
+
 typedef struct coll_step {
     coll_run   *run;
     gc_request *request;                /* its message, while posted */
@@ -72,6 +91,7 @@ struct coll_run {
     gc_request *request;
     coll_plan  *plan;
     gci_coll_args args;
+    coll_later *later;                  /* or NULL */
     uint32_t    seq, signature;
     int32_t     left;                   /* steps not ended */
     bool        advancing;
@@ -175,19 +195,21 @@ static int coll_invert(gci_env *env, coll_plan *plan)
 
 static int coll_plan_build(gci_env *env, const gci_algo_choice *choice, bool forced, const gci_call *call, coll_plan **out)
 {
-    const char *name = choice->name;
+    gci_algo_choice used = *choice;
+    int next = 0;
     coll_plan *plan = gci_alloc(env, sizeof *plan);
     if (!plan)
         return GC_ERR_NOMEM;
     plan->choice = *choice;
     plan->call = *call;
-    int err = gci_sched_build(env, gci_algo_find(call->coll, name), name, call, &plan->sched);
-    if (err == GC_ERR_UNSUPPORTED) {
-        name = gci_choose_last(call->coll);
-        gci_log(env, forced ? GC_LOG_WARN : GC_LOG_DEBUG, "%s: %s does not fit this call, %s is used",
-                gci_coll_name(call->coll), choice->name, name);
-        plan->call.tree = NULL;         /* nor does the given tree */
-        err = gci_sched_build(env, gci_algo_find(call->coll, name), name, &plan->call, &plan->sched);
+    int err = gci_sched_build(env, gci_algo_find(call->coll, used.name), used.name, call, &plan->sched);
+    for (bool first = true; err == GC_ERR_UNSUPPORTED && gci_choose_next(call, &next, &used); first = false) {
+        gci_call other = *call;
+        other.segment = used.segment;
+        other.tree = NULL;              /* it does not fit either */
+        gci_log(env, forced && first ? GC_LOG_WARN : GC_LOG_DEBUG, "%s: %s does not fit this call, %s may",
+                gci_coll_name(call->coll), choice->name, used.name);
+        err = gci_sched_build(env, gci_algo_find(call->coll, used.name), used.name, &other, &plan->sched);
     }
     if (err == GC_OK)
         err = coll_invert(env, plan);
@@ -197,7 +219,7 @@ static int coll_plan_build(gci_env *env, const gci_algo_choice *choice, bool for
     }
     if (env->debug & GCI_DEBUG_COLL)
         gci_log(env, GC_LOG_DEBUG, "%s: %d ranks, root %d, %zu bytes: %s, %d steps", gci_coll_name(call->coll),
-                call->ranks, call->root, call->bytes ? call->bytes : call->own, name, (int)plan->sched.steps);
+                call->ranks, call->root, call->bytes ? call->bytes : call->own, used.name, (int)plan->sched.steps);
     *out = plan;
     return GC_OK;
 }
@@ -352,6 +374,53 @@ static coll_run *coll_run_new(gc_comm *comm, const gci_coll_args *args, coll_pla
     return run;
 }
 
+/* ---- calls that ask for sizes first ------------------------------------------------------------------------------ */
+
+static void coll_copy_list(const size_t **list, size_t ranks, size_t **room)
+{
+    if (!*list)
+        return;
+    memcpy(*room, *list, ranks * sizeof **list);
+    *list = *room;
+    *room += ranks;
+}
+
+static void coll_later_free(gci_env *env, coll_later *later)
+{
+    if (later)
+        gci_free(env, later->ask);
+    gci_free(env, later);
+}
+
+/* NULL: out of memory. */
+static coll_later *coll_later_new(gci_env *env, const gci_coll_args *args, const gci_algo_choice *choice)
+{
+    size_t ranks = (size_t)args->call.ranks;
+    coll_later *later = gci_alloc(env, sizeof *later + 4 * ranks * sizeof *later->list);
+    if (!later)
+        return NULL;
+    size_t *room = later->list;
+    later->args = *args;
+    later->choice = *choice;
+    coll_copy_list(&later->args.call.send.bytes, ranks, &room);
+    coll_copy_list(&later->args.call.send.at, ranks, &room);
+    coll_copy_list(&later->args.call.recv.bytes, ranks, &room);
+    coll_copy_list(&later->args.call.recv.at, ranks, &room);
+    if (gci_wide_ask(env, &args->call, &later->ask) == GC_OK)
+        return later;
+    coll_later_free(env, later);
+    return NULL;
+}
+
+/* How many messages the same way the asking had. */
+static uint32_t coll_asked(const coll_run *run, const gci_step *step)
+{
+    if (!run->later || !run->later->begun)
+        return 0;
+    const gci_call *ask = &run->later->ask->call;
+    return (step->kind == GCI_STEP_SEND ? ask->send : ask->recv).bytes[step->peer] > 0;
+}
+
 /* ---- mismatch: texts, notices, memory of what has ended ---------------------------------------------------------- */
 
 GCI const char *gci_coll_signed(uint32_t signature)
@@ -427,24 +496,37 @@ static void coll_discard(gc_comm *comm, uint32_t seq)
     }
 }
 
+/* The tests look on (gci_env.seen). */
+static void coll_seen(const coll_run *run, enum gci_seen_what what, int32_t n, const void *to, const void *from)
+{
+    const gci_env *env = &run->comm->world->env;
+    if (env->seen)
+        env->seen(env->seen_user, &(gci_seen){ .what = what, .comm = run->comm, .seq = run->seq, .signature = run->signature,
+                                               .asks = run->later && !run->later->begun, .args = &run->args,
+                                               .choice = &run->plan->choice, .sched = &run->plan->sched, .n = n, .to = to,
+                                               .from = from });
+}
+
 /* Ends a run, exactly once: out of the list, posted messages dropped, the user's request completed. */
 static void coll_end(coll_run *run, int error, int fault_world_rank, const char *text)
 {
     gc_comm *comm = run->comm;
     gc_request *request = run->request;
     coll_run **at = &comm->coll->runs;
+    coll_seen(run, GCI_SEEN_END, error, NULL, NULL);
     run->advancing = true;              /* messages that end from here on move nothing */
     while (*at != run)
         at = &(*at)->next;
     *at = run->next;
+    for (int32_t i = 0; (error < 0 || run->left > 0) && i < run->plan->sched.steps; i++)
+        if (run->step[i].request)
+            gci_request_drop(run->step[i].request);
     if (error < 0) {
-        for (int32_t i = 0; i < run->plan->sched.steps; i++)
-            if (run->step[i].request)
-                gci_request_drop(run->step[i].request);
         coll_discard(comm, run->seq);
         gci_request_fail(request, error, fault_world_rank, "%s", text);
     }
     coll_plan_release(&comm->world->env, run->plan);
+    coll_later_free(&comm->world->env, run->later);
     coll_block_keep(comm, run);
     if (error == GC_OK)
         gci_request_done(request, GC_OK);
@@ -484,7 +566,15 @@ static void coll_note_error(coll_run *run, int error, int fault_world_rank, cons
         return;
     run->error = error;
     run->fault = fault_world_rank;
-    snprintf(run->text, sizeof run->text, "%s: %s", gci_coll_name(run->args.call.coll), text);
+    snprintf(run->text, sizeof run->text, "%s: %s", gci_coll_signed(run->signature), text);
+}
+
+/* Of blocks whose size no third rank knows. */
+static void coll_note_block(coll_run *run, int world_rank)
+{
+    char text[64];
+    snprintf(text, sizeof text, "rank %d calls it with a block of another size", gci_comm_rank(run->comm, world_rank));
+    coll_note_error(run, GC_ERR_MISMATCH, world_rank, text);
 }
 
 static void coll_step_ended(coll_run *run, int32_t i)
@@ -514,10 +604,8 @@ GCI void gci_coll_apply(const gci_coll_args *args, const void *in, void *inout, 
 
 /* A swapped reduction goes through a copy, piece by piece, except where it gives the same bits: integers. (Of floats the
  * zeros of min and max, and NaNs, tell the operands apart, and all ranks of an allreduce shall get the same bits.) */
-static void coll_reduce_step(coll_run *run, const gci_step *step)
+static void coll_reduce_step(coll_run *run, const gci_step *step, unsigned char *to, const unsigned char *from)
 {
-    unsigned char *to = coll_place(run, step->to, step->to_at);
-    const unsigned char *from = coll_place(run, step->from, step->from_at);
     bool same = !run->args.user.fn && run->args.type < GC_FLOAT;
     if (!step->swapped || same) {
         gci_coll_apply(&run->args, from, to, step->bytes);
@@ -545,15 +633,14 @@ static void coll_message_done(gc_request *request)
     size_t bytes = request->status.bytes;
     int error = request->status.error, fault = request->status.fault_rank;
     if (step->kind == GCI_STEP_RECV && (error == GC_ERR_TRUNCATE || (error == GC_OK && bytes != step->bytes))) {
-        char text[64];                  /* blocks whose size no third rank knows */
         own->ended = true;
-        snprintf(text, sizeof text, "rank %d calls it with a block of another size", step->peer);
-        coll_note_error(run, GC_ERR_MISMATCH, gci_world_rank(run->comm, step->peer), text);
+        coll_note_block(run, gci_world_rank(run->comm, step->peer));
     } else if (error < 0) {
         own->ended = true;
         coll_note_error(run, error, fault < 0 ? -1 : gci_world_rank(run->comm, fault),
                         request->text ? request->text : gc_strerror(error));
     } else {
+        coll_seen(run, GCI_SEEN_DONE, i, NULL, NULL);
         coll_step_ended(run, i);
     }
     if (!run->advancing)
@@ -564,14 +651,16 @@ static void coll_post(coll_run *run, int32_t i)
 {
     const gci_step *step = &run->plan->sched.step[i];
     coll_step *own = &run->step[i];
-    gci_post post = { .kind = GCI_CONTEXT_COLL, .tag = run->seq, .signature = run->signature, .nth = run->plan->nth[i],
-                      .done_fn = coll_message_done, .user = own };
+    bool sends = step->kind == GCI_STEP_SEND;
+    unsigned char *at = sends ? coll_place(run, step->from, step->from_at) : coll_place(run, step->to, step->to_at);
+    gci_post post = { .kind = GCI_CONTEXT_COLL, .tag = run->seq, .signature = run->signature,
+                      .nth = run->plan->nth[i] + coll_asked(run, step), .done_fn = coll_message_done, .user = own };
     gc_request *request = NULL;
-    if (step->kind == GCI_STEP_RECV)
+    coll_seen(run, GCI_SEEN_STEP, i, at, at);
+    if (!sends)
         run->request->peer = gci_world_rank(run->comm, step->peer);     /* whose socket to poll first */
-    int err = step->kind == GCI_STEP_SEND
-        ? gci_send_post(run->comm, coll_place(run, step->from, step->from_at), step->bytes, step->peer, &post, &request)
-        : gci_recv_post(run->comm, coll_place(run, step->to, step->to_at), step->bytes, step->peer, &post, &request);
+    int err = sends ? gci_send_post(run->comm, at, step->bytes, step->peer, &post, &request)
+                    : gci_recv_post(run->comm, at, step->bytes, step->peer, &post, &request);
     if (err < 0)
         coll_note_error(run, err, gci_world_rank(run->comm, step->peer), gc_strerror(err));
     else if (!own->ended)
@@ -593,18 +682,54 @@ static void coll_do(coll_run *run, int32_t i)
         coll_post(run, i);
         return;
     }
+    unsigned char *to = coll_place(run, step->to, step->to_at), *from = coll_place(run, coll_copied(run, i), step->from_at);
+    coll_seen(run, GCI_SEEN_STEP, i, to, from);
     if (step->kind == GCI_STEP_REDUCE)
-        coll_reduce_step(run, step);
+        coll_reduce_step(run, step, to, from);
     else if (step->bytes > 0)
-        memcpy(coll_place(run, step->to, step->to_at), coll_place(run, coll_copied(run, i), step->from_at), step->bytes);
+        memcpy(to, from, step->bytes);
     coll_step_ended(run, i);
+}
+
+/* What the neighbours know of sizes has come: the same collective goes on with its own schedule, in place of this run. */
+static int coll_go_on(coll_run *run, coll_run **out)
+{
+    gc_comm *comm = run->comm;
+    coll_later *later = run->later;
+    coll_plan *plan = NULL;
+    coll_run **at = &comm->coll->runs, *next = NULL;
+    later->args.call.heard = later->ask->heard;
+    int err = coll_plan_get(comm, &later->choice, &later->args.call, &plan);
+    if (err < 0)
+        return err;
+    next = coll_run_new(comm, &later->args, plan);
+    if (!next) {
+        coll_plan_release(&comm->world->env, plan);
+        return GC_ERR_NOMEM;
+    }
+    coll_seen(run, GCI_SEEN_END, GC_OK, NULL, NULL);
+    later->begun = true;
+    next->later = later;
+    next->request = run->request;
+    next->seq = run->seq;
+    next->signature = run->signature;
+    while (*at != run)
+        at = &(*at)->next;
+    next->next = run->next;
+    *at = next;
+    coll_plan_release(&comm->world->env, run->plan);
+    coll_block_keep(comm, run);
+    coll_seen(next, GCI_SEEN_START, 0, NULL, NULL);
+    *out = next;
+    return GC_OK;
 }
 
 /* Does all that is ready, and ends the run if that was all or an error came. */
 static void coll_advance(coll_run *run)
 {
+    const gci_world *w = run->comm->world;
     run->advancing = true;
-    while (!run->error) {
+    while (!run->error && !w->through) {
         if (run->recvs_head < run->recvs_end)
             coll_post(run, run->recvs[run->recvs_head++]);
         else if (run->others_head < run->others_end)
@@ -613,9 +738,22 @@ static void coll_advance(coll_run *run)
             break;
     }
     run->advancing = false;
-    if (run->error) {
+    if (!run->error && run->left == 0 && run->later && !run->later->begun) {
+        int err = coll_go_on(run, &run);
+        if (err == GC_OK) {
+            coll_advance(run);
+            return;
+        }
+        coll_note_error(run, err, -1, gc_strerror(err));
+    }
+    int source;
+    uint32_t signature;
+    if (!run->error && run->left == 0 && !run->args.call.even &&    /* a block that is empty here, and not there */
+        gci_unexpected_signature(run->comm, run->seq, 0, &signature, &source) == 1)
+        coll_note_block(run, source);
+    if (run->error && !w->through) {
         coll_end_failed(run);
-    } else if (run->left == 0) {
+    } else if (run->left == 0 || w->through) {
         coll_remember(run->comm, run->seq, run->signature);
         coll_end(run, GC_OK, -1, NULL);
     }
@@ -713,18 +851,33 @@ static void coll_append(gc_comm *comm, coll_run *run)
 /* Makes the run and its request; *out has them together or not at all. */
 static int coll_prepare(gc_comm *comm, const gci_coll_args *args, const gci_algo_choice *choice, coll_run **out)
 {
+    gci_env *env = &comm->world->env;
+    gci_coll_args first = *args;
+    gci_algo_choice how = *choice;
     coll_plan *plan = NULL;
-    int err = coll_plan_get(comm, choice, &args->call, &plan);
-    if (err < 0)
+    coll_later *later = NULL;
+    if (strcmp(choice->name, "wide") == 0 && gci_wide_asks(&args->call)) {
+        later = coll_later_new(env, args, choice);
+        if (!later)
+            return GC_ERR_NOMEM;
+        first = (gci_coll_args){ .call = later->ask->call, .send = later->ask->told, .recv = later->ask->heard };
+        how = (gci_algo_choice){ .name = "direct" };
+    }
+    int err = coll_plan_get(comm, &how, &first.call, &plan);
+    if (err < 0) {
+        coll_later_free(env, later);
         return err;
-    coll_run *run = coll_run_new(comm, args, plan);
+    }
+    coll_run *run = coll_run_new(comm, &first, plan);
     gc_request *request = run ? gci_request_new(comm, GCI_REQUEST_COLL) : NULL;
     if (!request) {
         if (run)
             coll_block_keep(comm, run);
-        coll_plan_release(&comm->world->env, plan);
+        coll_plan_release(env, plan);
+        coll_later_free(env, later);
         return GC_ERR_NOMEM;
     }
+    run->later = later;
     request->owned = true;
     comm->requests++;
     run->request = request;
@@ -759,6 +912,7 @@ static int coll_start_inside(gc_comm *comm, const gci_coll_args *args, const gci
     run->signature = signature;
     *out = run->request;
     coll_append(comm, run);
+    coll_seen(run, GCI_SEEN_START, 0, NULL, NULL);
     if (foreseen)
         coll_end_mismatch(run, &notice);
     else
@@ -881,7 +1035,10 @@ GCI void gci_coll_fail(gc_comm *comm, int code, int fault_world_rank, const char
             continue;
         }
         coll_remember(comm, run->seq, run->signature);
-        coll_end(run, run->error, run->fault, run->text);
+        if (comm->world->through)       /* it can only be the last barrier, and that is complete */
+            coll_end(run, GC_OK, -1, NULL);
+        else
+            coll_end(run, run->error, run->fault, run->text);
         run = st->runs;                 /* the end of one may have ended others */
     }
 }
@@ -936,6 +1093,28 @@ static void coll_answer(gc_comm *comm, int source_world_rank, uint32_t seq, uint
         return;
     recent->told = now;
     coll_tell(comm, &n);
+}
+
+/* The sends of a run that have ended are in envelopes with numbers. That which failed, here or for a dead member, others tell. */
+GCI bool gci_coll_is_over(gc_comm *comm, int dest_world_rank, uint32_t seq, uint32_t signature)
+{
+    const gci_world *w = comm->world;
+    if (!comm->coll || seq > COLL_SEQ_MASK || coll_in_future(comm, seq) || comm->dead > 0 || w->aborted || w->through)
+        return false;
+    const coll_run *run = coll_find(comm, seq);
+    if (!run) {
+        const coll_recent *recent = &comm->coll->recent[seq % COLL_RECENT];
+        bool known = recent->used && recent->seq == seq;
+        return !known || (recent->signature == signature && recent->error == GC_OK);
+    }
+    if (run->signature != signature || run->advancing || run->error || (run->later && !run->later->begun))
+        return false;
+    for (int32_t i = 0; i < run->plan->sched.steps; i++) {
+        const gci_step *step = &run->plan->sched.step[i];
+        if (step->kind == GCI_STEP_SEND && !run->step[i].ended && gci_world_rank(comm, step->peer) == dest_world_rank)
+            return false;
+    }
+    return true;
 }
 
 GCI bool gci_coll_signature(gc_comm *comm, int source_world_rank, uint32_t seq, uint32_t signature)

@@ -13,6 +13,11 @@
  * a few rounds where everybody refuses, else after DIAL_MS; a host that takes the connection and is slow to go on is
  * waited for.
  *
+ * Out of descriptors. A rank that can have none for a connection, or no memory, does not answer, while its kernel takes
+ * connections for it: like that of a process that is stopped, which is waited for. So it says for how long that has been, to
+ * its neighbours, again and again. Connections that are wanted from it or by it fail when that is longer than dialling may take.
+ * If it ends before, nothing has been lost.
+ *
  * A strand is a further link beside a link of a pair's own. Only who opened that opens it (reach.c), so there are no two at once;
  * whether it is still of use is for the overlay to see, which knows the link that it belongs to.
  *
@@ -36,6 +41,7 @@ enum {
     CONTROL_RECENT_MS = 1000,       /* a call that was sent before its sender heard of the latest link is no older ... */
     CONTROL_RECALL_MS = 1500,       /* ... so one that is sent again after this is heeded; then after twice as long each time */
     CONTROL_RECALL_MAX_MS = 24000,  /* (a neighbour that is stopped for a day is sent 30 KB) */
+    CONTROL_STARVED_MS = 1000,      /* between two words of it; and so long after the last try in vain it is not known any more */
     CONTROL_LOSSES_ROOM = 16,       /* links that may go down before the log has to grow */
     CONTROL_START_S = 60, CONTROL_PEER_S = 30,      /* the documented defaults */
     CONTROL_PORT_TRIES = 1024       /* of a range of ports */
@@ -151,6 +157,19 @@ static void control_dial_failed(gci_control *c, gci_dial *d)
         control_unreachable(c, d->purpose, d->peer, d->asked, d->called, text);
 }
 
+/* One end of what is dialled has had no descriptor for so long. That says nothing about others on the same host, nor about later:
+ * so the code is another one. */
+static void control_starved(gci_control *c, gci_dial *d, int64_t how_long, const char *why)
+{
+    if (!d || d->over || !control_is_link(d->purpose) || d->chosen || how_long < control_patience(c, d->purpose))
+        return;
+    gci_dial_end(c, d);
+    if (d->called)
+        control_cannot(c, d->purpose, d->peer);
+    if (d->asked)
+        control_no_link(c, d->purpose, d->peer, GC_ERR_SYSTEM, why);
+}
+
 static void control_dial(gci_control *c, unsigned purpose, int rank, bool asked, bool called)
 {
     int candidates;
@@ -250,10 +269,47 @@ static int64_t control_recall(gci_control *c, gci_neighbour *n, unsigned purpose
     return n->recall_at[which];
 }
 
+/* A neighbour can have no connections. */
+static void control_starved_frame(gci_control *c, const gci_conn *k, const uint8_t *body)
+{
+    int64_t how_long = control_ms(1) * gci_get32(body);
+    gci_neighbour *n = gci_life_find(c, k->peer);
+
+    if (!n || n->conn != k)
+        return;
+    n->starved_at = c->now;
+    for (unsigned p = GCI_PURPOSE_DATA; p <= GCI_PURPOSE_BACKBONE; p++)
+        control_starved(c, gci_dial_find(c, (enum gci_purpose)p, k->peer), how_long, "it is out of descriptors or memory");
+}
+
+/* No connection can be had here, and somebody wants one: the neighbours hear of it. When they are to hear of it again. */
+static int64_t control_starves(gci_control *c)
+{
+    int64_t how_long = c->now - c->starved_since;
+    uint8_t body[4];
+
+    if (!c->starved_since || c->phase < GCI_PHASE_RUN || c->phase >= GCI_PHASE_LEAVE)
+        return GCI_FOREVER;
+    if (c->now < c->starved_tell_at)
+        return c->starved_tell_at;
+    if (c->now - c->starved_at > control_ms(CONTROL_STARVED_MS)) {
+        c->starved_since = 0;
+        return GCI_FOREVER;
+    }
+    gci_put32(body, how_long < control_ms(1) * UINT32_MAX ? (uint32_t)(how_long / control_ms(1)) : UINT32_MAX);
+    for (int i = 0; i < c->neighbours; i++)
+        if (c->neighbour[i]->conn)      /* no room: next time */
+            (void)gci_conn_send(c, c->neighbour[i]->conn, GCI_FRAME_STARVED, 0, body, sizeof body);
+    for (gci_dial *d = c->dials; d; d = d->next_dial)
+        if (gci_dial_is_starved(d))
+            control_starved(c, d, how_long, gci_strerrno(c->starved));
+    return c->starved_tell_at = c->now + control_ms(CONTROL_STARVED_MS);
+}
+
 /* Calls that nobody has answered. When the next is due. */
 static int64_t control_timers(gci_control *c)
 {
-    int64_t next = GCI_FOREVER;
+    int64_t next = control_starves(c);
 
     for (int i = 0; i < c->neighbours; i++) {
         gci_neighbour *n = c->neighbour[i];
@@ -380,12 +436,15 @@ static void control_expired(gci_control *c, gci_dial *d)
 static bool control_frame(gci_control *c, gci_conn *k, unsigned kind, unsigned flag, const uint8_t *body, size_t bytes)
 {
     bool call = kind == GCI_FRAME_CALL && bytes == 4 && control_is_link(flag & ~(unsigned)GCI_CALL_FAILED);
+    bool starved = kind == GCI_FRAME_STARVED && bytes == 4;
 
-    if (k->purpose == GCI_PURPOSE_CONTROL && !call)
+    if (k->purpose == GCI_PURPOSE_CONTROL && !call && !starved)
         return gci_life_frame(c, k, kind, flag, body, bytes);
     if (k->purpose == GCI_PURPOSE_CONTROL && c->phase < GCI_PHASE_RUN)
         return false;               /* of a neighbour for whom the start is over */
-    if (k->purpose == GCI_PURPOSE_CONTROL)
+    if (k->purpose == GCI_PURPOSE_CONTROL && starved)
+        control_starved_frame(c, k, body);
+    else if (k->purpose == GCI_PURPOSE_CONTROL)
         control_call_frame(c, k, flag, body);
     else if (!gci_mesh_frame(c, k, kind, flag, body, bytes))
         gci_join_frame(c, k, kind, flag, body, bytes);

@@ -552,6 +552,32 @@ GCI void gci_dial_flush(gci_control *c)
     }
 }
 
+/* ---- out of descriptors ---------------------------------------------------------------------------------------------- */
+
+static bool dial_starves(int err) { return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS; }
+
+/* A connection could be had (0), or why not. What control.c makes of it counts from the first failure in a row. */
+static void dial_fares(gci_control *c, int err)
+{
+    if (err >= 0) {
+        c->starved = 0;
+        c->starved_since = 0;
+    } else if (dial_starves(err)) {
+        c->starved = err;
+        c->starved_at = c->now;
+        if (!c->starved_since)
+            c->starved_since = c->now;
+    }
+}
+
+GCI bool gci_dial_is_starved(const gci_dial *d)
+{
+    for (int i = 0; i < d->n; i++)
+        if (!dial_starves(d->err[i]))
+            return false;
+    return d->n && !d->open;
+}
+
 /* ---- accepting ------------------------------------------------------------------------------------------------------ */
 
 /* At both listening sockets, or not at all. */
@@ -645,13 +671,16 @@ GCI void gci_dial_accept(gci_control *c, int listener)
 {
     for (int i = 0; i < ACCEPT_AT_ONCE && accept_room(c); i++) {
         gci_addr from = { 0 };
-        int fd = c->sys->accept(c->sys, listener, &from);
+        int fd = c->sys->accept(c->sys, listener, &from), err;
         if (fd == -EAGAIN)
             return;
         if (fd == -EINTR)
             continue;
-        if (fd < 0 || accept_one(c, fd, &from) < 0) {
-            gci_log(c->env, GC_LOG_WARN, "cannot accept a connection: %s", gci_strerrno(fd < 0 ? fd : -ENOMEM));
+        err = fd < 0 ? fd : accept_one(c, fd, &from);
+        if (err < 0 && !c->starved_since)
+            gci_log(c->env, GC_LOG_WARN, "cannot accept a connection: %s", gci_strerrno(err));
+        dial_fares(c, err);
+        if (err < 0) {
             accept_pause(c, c->now + dial_ms(ACCEPT_PAUSE_MS));
             return;
         }
@@ -802,13 +831,13 @@ static void dial_try(gci_control *c, gci_dial *d)
     gci_conn *k;
 
     d->next_at = c->now + dial_stagger(d);
-    if (fd < 0) {
-        dial_missed(c, d, i, fd);
-        return;
-    }
-    if ((k = conn_new(c, fd)) == NULL) {
-        c->sys->close(c->sys, fd);
-        dial_missed(c, d, i, -ENOMEM);
+    k = fd < 0 ? NULL : conn_new(c, fd);
+    err = fd < 0 ? fd : k ? 0 : -ENOMEM;
+    dial_fares(c, err);
+    if (err < 0) {
+        if (fd >= 0)
+            c->sys->close(c->sys, fd);
+        dial_missed(c, d, i, err);
         return;
     }
     k->goal = d->goal[i];

@@ -576,7 +576,7 @@ static void world_free(gci_world *w)
 
 static int world_start(gci_world *w, const gci_place *place, char error_text[GCI_TEXT])
 {
-    static const gci_p2p_upcalls upcalls = { gci_coll_signature, gci_coll_fail, gci_coll_notice };
+    static const gci_p2p_upcalls upcalls = { gci_coll_signature, gci_coll_fail, gci_coll_notice, gci_coll_is_over };
     gci_sys *sys = w->env.sys;
     char name[GCI_HOST_NAME_BYTES];
     snprintf(error_text, GCI_TEXT, "out of memory or descriptors");

@@ -369,7 +369,8 @@ int gc_scatter(gc_comm *comm, const void *send, size_t bytes, void *recv, int ro
 
 /* As gc_scatter, with blocks of any size: root has send, bytes[] and offsets[]; each rank says how long its own is, as
  * root does (recv_bytes == bytes[rank]). Returns: see above. Sizes that only two ranks know are compared when a message
- * comes: who receives it gets GC_ERR_MISMATCH. No message is sent for 0 bytes, so nobody notices if the other expects some. */
+ * comes: who receives it gets GC_ERR_MISMATCH. No message is sent for 0 bytes: who waits for one asks, and gets it all the same,
+ * within a second or so; but who expects none perhaps does not notice that one comes. */
 int gc_scatterv(gc_comm *comm, const void *send, const size_t bytes[], const size_t offsets[], void *recv,
                 size_t recv_bytes, int root);
 

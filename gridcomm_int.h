@@ -190,12 +190,14 @@ GCI int      gci_netlink_bind(int fd, uint32_t index);          /* nothing but t
 
 /* What every room needs: the system, memory with an account, a log. One per world; safe on any thread. */
 enum { GCI_DEBUG_BOOT = 1, GCI_DEBUG_LINKS = 2, GCI_DEBUG_P2P = 4, GCI_DEBUG_COLL = 8, GCI_DEBUG_ADDRSEL = 16 };
+struct gci_seen;
 typedef struct gci_env {
     gci_sys *sys;
     void  *(*alloc)(void *user, void *old, size_t bytes);   void *alloc_user;
     void   (*log)(void *user, int level, const char *line); void *log_user;
     int      rank;              /* for log lines; -1 before it is known */
     unsigned debug;             /* GCI_DEBUG_* */
+    void   (*seen)(void *user, const struct gci_seen *);    void *seen_user;    /* a test looks on (coll.c), or NULL */
     atomic_size_t memory, memory_peak;
 } gci_env;
 
@@ -269,7 +271,7 @@ GCI bool gci_topo_inside(const gci_topo *, int cluster, int node);
 /* The clusters between which the wide area lies: those of the first level of names that has more than one (who has no name
  * there is in one with all others who have none). One block of memory. */
 typedef struct gci_clusters {
-    int      clusters;          /* numbered by their lowest node */
+    int      clusters, hosts;   /* the former are numbered by their lowest node */
     int32_t *of;                /* [nodes] */
     int32_t *first;             /* [clusters + 1] into member[] */
     int32_t *member;            /* [nodes] by cluster, ascending within it */
@@ -278,6 +280,26 @@ typedef struct gci_clusters {
 } gci_clusters;
 GCI int  gci_clusters_make(gci_env *, const gci_topo *, gci_clusters *);        /* GC_ERR_NOMEM */
 GCI void gci_clusters_free(gci_env *, gci_clusters *);
+
+/* ---- local.c: the tree inside a cluster (pure) ---------------------------------------------------------------------- */
+
+typedef struct gci_places { int first, end; } gci_places;   /* places [first, end) */
+
+/* A member in the tree of its cluster: the whole of it, or a run of places of which it is the first. */
+typedef struct gci_local_node {
+    int       top, parent;      /* places; -1: this is the top */
+    int       first, end;       /* places of its subtree */
+    int       children, before; /* in order of places; so many are lower than itself */
+    gci_places *child;            /* their subtrees; the top apart, the first place is the child */
+} gci_local_node;
+
+/* Of so many parts of which each gets a message of so many bytes: how many go together. */
+GCI int  gci_local_group(int parts, size_t bytes);
+/* What parts member[i - 1] from member[i], into cut[i], for i in (first, end). bytes: of a vector that all get; 0 for blocks,
+ * each rank's own, where few levels make all NICs share the work. */
+GCI void gci_local_cuts(const gci_topo *, const int32_t *member, int first, int end, size_t bytes, int32_t *cut);
+/* The member at `place` in the tree around `top`. node->child has room for end - first. */
+GCI void gci_local_node_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *node);
 
 /* ---- route.c: routing tables over any connected graph (pure) ---------------------------------------------------- */
 
@@ -420,6 +442,7 @@ typedef struct gci_call {
                                    not of what is not associative */
     const gci_clusters *clusters;       /* NULL: all in one */
     const gc_tree   *tree;      /* of gc_tree_*: the given one; NULL: the algorithm's own */
+    const uint8_t   *heard;     /* uneven: what others of the cluster have told (gci_ask); NULL: nothing */
 } gci_call;
 
 GCI size_t gci_block_bytes(const gci_blocks *, int rank);
@@ -479,7 +502,9 @@ enum { GCI_ALGO_NAME = 32 };
 typedef struct gci_algo_choice { char name[GCI_ALGO_NAME]; size_t segment; } gci_algo_choice;     /* name "": none */
 /* forced: by GRIDCOMM_ALGO, or with the name "". */
 GCI gci_algo_choice  gci_choose(const gci_call *, const gci_algo_choice *forced);
-GCI const char *gci_choose_last(enum gci_coll);                         /* an algorithm that takes every call */
+/* What the rules from *next on say, 0 at first: for calls that the algorithm cannot do. The last one takes every call. false:
+ * there is no more. */
+GCI bool gci_choose_next(const gci_call *, int *next, gci_algo_choice *);
 /* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine. */
 GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], char error_text[GCI_TEXT]);
 
@@ -515,6 +540,12 @@ GCI void gci_circulant_algo(gci_builder *);     /* circulant.c */
 enum { GCI_CIRCULANT_ROUNDS_MAX = 31 };
 GCI int  gci_circulant_blocks(int ranks, int rank, int32_t block[GCI_CIRCULANT_ROUNDS_MAX]);
 GCI void gci_wide_algo(gci_builder *);          /* wide.c: between clusters */
+
+/* Before an uneven scatter, gather or alltoall between clusters, whose sizes not all know, the ranks of each cluster tell each
+ * other some: by the alltoall `call` of what is in `told`, after which `heard` is for the real call. One block, for gci_free. */
+typedef struct gci_ask { gci_call call; uint8_t *told, *heard; } gci_ask;
+GCI bool gci_wide_asks(const gci_call *);       /* alike at all ranks */
+GCI int  gci_wide_ask(gci_env *, const gci_call *, gci_ask **);     /* GC_ERR_NOMEM */
 
 /* ---- site.c: which hosts are at one site (pure) ------------------------------------------------------------------- */
 
@@ -738,7 +769,8 @@ enum gci_news_kind {
     GCI_NEWS_LINK,
     GCI_NEWS_NO_LINK,           /* rank could not be connected for `purpose` (gci_control_connect); code and text say why */
     GCI_NEWS_DEAD,              /* rank died or is cut off: code GC_ERR_PEER; text says how it was seen. A new epoch */
-    GCI_NEWS_LEFT,              /* rank left (gc_finalize) without waiting for the others. A new epoch */
+    GCI_NEWS_LEFT,              /* rank left (gc_finalize) without waiting for the others; code GC_OK: all have been in the last
+                                 * barrier; else GC_ERR_PEER. A new epoch */
     GCI_NEWS_DOWN,              /* the backbone link between rank and other is gone for good. A new epoch */
     GCI_NEWS_EPOCH,             /* what was on its way over the backbone may be lost (gci_control_restart). A new epoch */
     GCI_NEWS_NOTICE             /* a notice that some rank flooded */
@@ -815,16 +847,18 @@ enum gci_frame {
     GCI_FRAME_FAIL,             /* both: code (32 bits), text; from rank 0 it ends the start of all */
     GCI_FRAME_NOTICE,           /* control: number of its origin's notices, a gci_notice; 32 bits each */
     GCI_FRAME_SEEN,             /* control: so many notices (flag) more have been read */
-    GCI_FRAME_LEAVE,            /* control: flag = GCI_LEAVE_ALL or 0 */
+    GCI_FRAME_LEAVE,            /* control: flag = GCI_LEAVE_ALL, GCI_LEAVE_THROUGH or 0 */
     GCI_FRAME_MISSED,           /* joiner: rank, text: why there is no link to it */
     GCI_FRAME_TRY,              /* rank 0: try a link to rank */
     GCI_FRAME_TRIED,            /* joiner: rank; flag 1: the link stands */
     GCI_FRAME_DONE,             /* control: what it knows of losses (32 bits); all behind it have come to the end */
-    GCI_FRAME_CALL              /* control: open a link for purpose (flag) to me, who has seen so many (32 bits); or
+    GCI_FRAME_CALL,             /* control: open a link for purpose (flag) to me, who has seen so many (32 bits); or
                                    flag = purpose | GCI_CALL_FAILED: it cannot be opened */
+    GCI_FRAME_STARVED           /* control: for so many ms (32 bits) I could have no descriptor for a connection, or no memory */
 };
 enum { GCI_FRAME_MORE = 1,      /* flag of READY and GO: more such frames follow */
        GCI_LEAVE_ALL = 2,       /* every rank is known to have come to the end; without it the goodbye is a loss */
+       GCI_LEAVE_THROUGH = 4,   /* this rank was through the last barrier: all have been in it */
        GCI_CALL_FAILED = 128, GCI_ENTRY_BYTES = 8, GCI_ENTRY_ADDED = 1 };   /* entry: two ranks, in the second's top byte this */
 
 typedef struct gci_stream {
@@ -889,6 +923,7 @@ typedef struct gci_neighbour {
     int64_t   heard_at;         /* it said something last; kept while it owes, and when its connection ends; 0: not known */
     int64_t   hungry_since;     /* there has been no memory to dial it; 0: there is */
     bool      silent;           /* for too long: a fresh connection is tried beside this one */
+    int64_t   starved_at;       /* it said last that it can have no descriptors for connections; 0: it never did */
     bool      left;             /* it said goodbye */
     bool      cannot;           /* only the other side can open a connection */
     bool      proven;           /* the peer has been met at ... */
@@ -951,6 +986,8 @@ struct gci_control {
     gci_addr   listen_at;
     int64_t    accept_at;       /* 0: accepting; else paused until then */
     bool       flooded;         /* by strangers: nobody has a right to stay */
+    int        starved;         /* why no connection could be had here the last time; 0: one could */
+    int64_t    starved_since, starved_at, starved_tell_at;  /* first and last time in a row, since 0: not now; when to tell */
 
     gci_conn **conn;  int conns;    /* places, some NULL */
     int        unproven;        /* incoming */
@@ -1000,7 +1037,7 @@ struct gci_control {
     bool       done_told;
     bool       look_for_cut_off;    /* something was lost: who can no longer be reached? */
     uint8_t   *gone;            /* [ranks] enum gci_news_kind DEAD or LEFT, 0: alive */
-    uint8_t   *down;  int down_room;    /* [edges] 1: for good */
+    uint8_t   *down;  int down_room;    /* [edges] > 0: for good, and how */
     int32_t   *span;            /* [2 * ranks] scratch: of a spanning tree */
     struct gci_lost *losses;  uint32_t loss_count, loss_room;   /* in the order heard of */
     uint32_t  *restarts, *restart_at, restart_clock;    /* [ranks] how many; when the latest was heard of */
@@ -1015,6 +1052,7 @@ GCI gci_dial *gci_dial_ssh(gci_control *, enum gci_purpose, int peer, const char
 GCI gci_dial *gci_dial_find(gci_control *, enum gci_purpose, int peer);
 GCI void      gci_dial_end(gci_control *, gci_dial *);          /* NULL is fine; no upcall */
 GCI bool      gci_dial_hopeless(const gci_dial *);              /* a round is over, and trying again will not help */
+GCI bool      gci_dial_is_starved(const gci_dial *);            /* there is no descriptor, or no memory, for its connections here */
 GCI bool      gci_dial_is_desperate(const gci_dial *);          /* there are none but link-local addresses */
 GCI const char *gci_dial_text(gci_control *, const gci_dial *, char text[GCI_TEXT]);    /* each address and its error */
 GCI void      gci_dial_accept(gci_control *, int listener);
@@ -1111,7 +1149,8 @@ enum { GCI_FLAG_SYNC = 1,       /* envelope: the sender waits for the match */
                                    overlay adds in seq the id of the last link of its own to that peer, 0: none yet */
        GCI_FLAG_AGAIN = 8,      /* envelope sent before: payload only if the receiver does not have it yet */
        GCI_FLAG_BYE = 16,       /* state: the last packet on this link */
-       GCI_FLAG_STREAMS = 32 }; /* envelope: its chunks follow without a grant, an ASK was one already */
+       GCI_FLAG_STREAMS = 32,   /* envelope: its chunks follow without a grant, an ASK was one already */
+       GCI_FLAG_OVER = 64 };    /* ASK: the answer to one: of that collective nothing comes from here in envelopes from seq on */
 typedef struct gci_packet {
     uint8_t  type, flags;
     uint16_t epoch;
@@ -1524,6 +1563,7 @@ struct gci_world {
     gc_request  *spare_requests;
     uint8_t     *dead;          /* [ranks] enum gci_fate */
     int          aborted, abort_origin, abort_code;     /* aborted: 0 or 1; by which rank, with what */
+    bool         through;       /* all ranks have been in the last barrier, as one says that has left */
     gci_user_op *ops;  int op_count;
     gc_stats     stats;
 };
@@ -1679,7 +1719,8 @@ typedef struct gci_pair {
     bool        peer_starved;
     bool        owe_ask, owe_early;     /* an ask; perhaps an early grant of some posted receive */
     int         ask_number;             /* which of several was chosen */
-    gci_packet  ask;
+    bool        owe_over;               /* an answer to an ask */
+    gci_packet  ask, over;
     struct { uint32_t context, tag, nth; size_t limit; } early[GCI_EARLY_KEPT];   /* grants for sends not begun; limit 0: free */
     uint32_t    early_next;
 } gci_pair;
@@ -1690,6 +1731,8 @@ typedef struct gci_p2p_upcalls {    /* what p2p calls above it, inside the monit
     /* Every running collective of this communicator ends with code: a member is gone, or the world was aborted. */
     void (*fail)(gc_comm *, int code, int fault_world_rank, const char *why);
     void (*notice)(gci_world *, const gci_notice *);    /* any but an abort */
+    /* Has this rank handed over all that it sends to dest in that collective, now and later? */
+    bool (*over)(gc_comm *, int dest_world_rank, uint32_t seq, uint32_t signature);
 } gci_p2p_upcalls;
 
 struct gci_p2p {
@@ -1781,6 +1824,7 @@ GCI void gci_coll_close(gc_comm *);
 GCI void gci_coll_fail(gc_comm *, int code, int fault_world_rank, const char *why);
 GCI void gci_coll_notice(gci_world *, const gci_notice *);       /* GCI_NOTICE_MISMATCH came. Inside the monitor */
 GCI bool gci_coll_signature(gc_comm *, int source_world_rank, uint32_t seq, uint32_t signature);   /* true: drop the message */
+GCI bool gci_coll_is_over(gc_comm *, int dest_world_rank, uint32_t seq, uint32_t signature);       /* gci_p2p_upcalls */
 GCI const char *gci_coll_signed(uint32_t signature);             /* the name of its operation */
 
 /* What a call says, beside what shapes its schedule. */
@@ -1793,12 +1837,29 @@ typedef struct gci_coll_args {
     gci_user_op user;           /* fn NULL: op is predefined */
     int         error;          /* why this rank cannot take part: the collective fails with it everywhere; GC_OK */
 } gci_coll_args;
-/* The barrier of the end, blocking. One rank lets all others go: as nearly at once as can be, since who is through does not wait
- * for ever for one that is not (life.c). */
+/* The barrier of the end, blocking. Who is through does not wait for ever for one that is not; who leaves so tells the others
+ * that it was (life.c), and that ends the barrier for them, too. */
 GCI int  gci_coll_last_barrier(gc_comm *);
 /* GC_OK and a request, or what gci_fail has noted. Outside the monitor. */
 GCI int  gci_coll_start(gc_comm *, const gci_coll_args *, gc_request **);
 GCI void gci_coll_apply(const gci_coll_args *, const void *in, void *inout, size_t bytes);    /* inout = in (op) inout */
+
+/* What gci_env.seen is told of every collective that runs here, as it happens, inside the monitor. */
+enum gci_seen_what { GCI_SEEN_START,    /* it has its schedule */
+                     GCI_SEEN_STEP,     /* step n is posted, or carried out */
+                     GCI_SEEN_DONE,     /* the message of step n is over */
+                     GCI_SEEN_END };    /* all of it; n: GC_OK or why it failed */
+typedef struct gci_seen {
+    enum gci_seen_what      what;
+    const gc_comm          *comm;
+    uint32_t                seq, signature;
+    bool                    asks;           /* for the sizes of the call that follows under the same number */
+    const gci_coll_args    *args;           /* as called */
+    const gci_algo_choice  *choice;
+    const gci_sched        *sched;          /* that it runs: of this call, or from the cache */
+    int32_t                 n;
+    const void             *to, *from;      /* STEP: what it really reads and writes; of a message both are its buffer */
+} gci_seen;
 
 /* ---- gridcomm.c: the life of a world ------------------------------------------------------------------------------------ */
 

@@ -48,6 +48,9 @@ GCI void gci_join_fail(gci_control *c, int code, const char *format, ...)
     va_start(args, format);
     vsnprintf(c->text, sizeof c->text, format, args);
     va_end(args);
+    if (c->starved && strlen(c->text) < sizeof c->text - 1)
+        snprintf(c->text + strlen(c->text), sizeof c->text - strlen(c->text), "; rank %d can have no connections: %s",
+                 c->place.rank, gci_strerrno(c->starved));
     c->fail_code = code;            /* posted when the thread ends */
     c->phase = GCI_PHASE_FAILED;
     c->end_at = c->now + join_ms(JOIN_FLUSH_MS);

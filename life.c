@@ -41,7 +41,9 @@
  * each who hears it says its own. Any other goodbye is a loss, told to all: of one whose job has failed, or of one that has
  * waited for longer than a verdict on anybody takes (peer_timeout and QUIESCE_MS) and goes all the same. It costs those who
  * are not through a way and a peer, like a death, or they would for ever take it for a way to ranks that died behind it. So it
- * is with ALL, too, for one that has not come to the end: the others must have taken it for dead.
+ * is with ALL, too, for one that has not come to the end: the others must have taken it for dead. But who was through the last
+ * barrier says so (THROUGH), and is told so to all: then every rank has been in it, and who still is, held up by one that is
+ * stopped, is through as well (gci_coll_fail).
  */
 #include "gridcomm_int.h"
 
@@ -61,13 +63,15 @@ enum {
     LIFE_LOOK_MS = 2500,            /* ... or more */
     LIFE_REDIAL_MS = 1000,          /* for a fresh connection, at the least */
     LIFE_OWED = 4,                  /* for this part of peer_timeout an answer must be owed before silence is a verdict */
+    LIFE_STARVED_MS = 5000,         /* who has said so within this time is out of descriptors; it says so every second */
     LIFE_TRIED_MS = 200,            /* below the head start of the rank that dials first */
     LIFE_LINKS_SPARE = 64           /* links that rank 0 may add without that memory is needed for them */
 };
 
 /* Notices of this room's own. GONE: word 0 the rank, 1 how. DOWN: words 0, 1 the ends, 2 how. RESTART: word 0 how many so far. */
 enum { LIFE_NOTICE_GONE = GCI_NOTICE_FIRST_INTERNAL, LIFE_NOTICE_DOWN, LIFE_NOTICE_RESTART };
-enum life_how { LIFE_LEFT, LIFE_TIMED_OUT, LIFE_REFUSED, LIFE_SOMEBODY_ELSE, LIFE_MUTE, LIFE_USELESS, LIFE_HOWS };
+enum life_how { LIFE_LEFT, LIFE_TIMED_OUT, LIFE_REFUSED, LIFE_SOMEBODY_ELSE, LIFE_MUTE, LIFE_USELESS, LIFE_STARVED,
+                LIFE_THROUGH, LIFE_HOWS };
 
 static int64_t life_ms(int ms) { return (int64_t)ms * GCI_NS_PER_MS; }
 static bool life_running(const gci_control *c) { return c->phase == GCI_PHASE_RUN || c->phase == GCI_PHASE_QUIESCE; }
@@ -188,9 +192,10 @@ GCI bool gci_life_begin(gci_control *c)
 /* ---- losses ---------------------------------------------------------------------------------------------------- */
 
 static const char *const life_how_text[LIFE_HOWS] = {
-    [LIFE_LEFT] = "left", [LIFE_TIMED_OUT] = "timed out", [LIFE_REFUSED] = "ended and its port refuses",
+    [LIFE_LEFT] = "left", [LIFE_THROUGH] = "left", [LIFE_TIMED_OUT] = "timed out", [LIFE_REFUSED] = "ended and its port refuses",
     [LIFE_SOMEBODY_ELSE] = "ended and its port belongs to somebody else", [LIFE_MUTE] = "ended and it does not answer",
-    [LIFE_USELESS] = "carries no data: no connection for it can be opened"
+    [LIFE_USELESS] = "carries no data: no connection for it can be opened",
+    [LIFE_STARVED] = "carries no data: one end is out of descriptors"
 };
 
 /* One more loss is known, or several of a kind. The sum of what each adds does not depend on their order. */
@@ -214,9 +219,9 @@ static void life_end_dials(gci_control *c, int rank, bool data)
 }
 
 /* A rank is gone; text says why. */
-static void life_dead(gci_control *c, int rank, enum gci_news_kind kind, const char *text)
+static void life_dead(gci_control *c, int rank, enum gci_news_kind kind, int code, const char *text)
 {
-    gci_news news = { .kind = kind, .rank = rank, .other = -1, .fd = -1, .code = GC_ERR_PEER };
+    gci_news news = { .kind = kind, .rank = rank, .other = -1, .fd = -1, .code = code };
     gci_neighbour *n = gci_life_find(c, rank);
 
     c->gone[rank] = (uint8_t)kind;
@@ -237,17 +242,18 @@ static void life_dead(gci_control *c, int rank, enum gci_news_kind kind, const c
 static void life_gone(gci_control *c, const struct gci_lost *l)
 {
     char text[GCI_TEXT], address[GCI_ADDR_TEXT];
+    bool through = l->how == LIFE_THROUGH, left = through || l->how == LIFE_LEFT;
 
     if (c->gone[l->a])
         return;
     gci_life_address(c, (int)l->a, address);
-    if (l->how == LIFE_LEFT)
+    if (left)
         snprintf(text, GCI_TEXT, "rank %u (%s) has left the job", (unsigned)l->a, address);
     else
         snprintf(text, GCI_TEXT, "rank %u (%s) died: its connection to rank %u %s", (unsigned)l->a, address,
                  (unsigned)l->origin, life_how_text[l->how]);
     c->losses[c->loss_count++] = *l;        /* there is room for every rank */
-    life_dead(c, (int)l->a, l->how == LIFE_LEFT ? GCI_NEWS_LEFT : GCI_NEWS_DEAD, text);
+    life_dead(c, (int)l->a, left ? GCI_NEWS_LEFT : GCI_NEWS_DEAD, through ? GC_OK : GC_ERR_PEER, text);
 }
 
 static void life_saw(gci_control *c, int rank, enum life_how how)
@@ -314,7 +320,7 @@ static bool life_down(gci_control *c, const struct gci_lost *l)
     if (!life_room(c, (int)l->a == me || (int)l->b == me))
         return false;
     c->losses[c->loss_count++] = *l;
-    c->down[edge] = 1;
+    c->down[edge] = (uint8_t)(l->how + 1);
     c->look_for_cut_off = true;
     life_count(c, LIFE_NOTICE_DOWN, l->a, l->b, 1);
     if (news.rank == me || news.other == me) {
@@ -343,9 +349,10 @@ static void life_saw_down(gci_control *c, int peer, enum life_how how)
 GCI void gci_life_useless(gci_control *c, int rank)
 {
     const gci_neighbour *n = gci_life_find(c, rank);
+    bool starved = c->starved_since || (n && n->starved_at && c->now - n->starved_at < life_ms(LIFE_STARVED_MS));
 
     if (life_running(c) && n && !c->gone[rank])
-        life_saw_down(c, rank, LIFE_USELESS);
+        life_saw_down(c, rank, starved ? LIFE_STARVED : LIFE_USELESS);
 }
 
 /* Restarts of an origin, as far as they are new here. */
@@ -400,19 +407,22 @@ static void life_cut_text(const gci_control *c, int rank, char text[GCI_TEXT])
     char list[160] = "", address[GCI_ADDR_TEXT];
     size_t at = 0;
     int count = 0;
+    bool starved = false;
 
     for (int e = 0; e < c->graph.edges; e++) {
         int a = c->graph.edge[e].a, b = c->graph.edge[e].b;
         bool over = (c->span[a] < 0) != (c->span[b] < 0);
         if (!over || !c->down[e])
             continue;
+        starved = starved || c->down[e] == LIFE_STARVED + 1;
         if (at < sizeof list - 24)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%d-%d", count ? ", " : "", a, b);
         else if (list[at - 1] != '.')
             at += (size_t)snprintf(list + at, sizeof list - at, ", ...");
         count++;
     }
-    snprintf(text, GCI_TEXT, "rank %d (%s) died or is cut off: no way to it is left%s%s", rank, gci_life_address(c, rank, address),
+    snprintf(text, GCI_TEXT, "rank %d (%s) died or is cut off: no way to it is left%s%s%s", rank,
+             gci_life_address(c, rank, address), starved ? ", as one end is out of descriptors" : "",
              count ? "; links that are gone: " : "", list);
 }
 
@@ -425,7 +435,7 @@ static void life_look(gci_control *c)
     for (int r = 0; r < c->place.ranks; r++)
         if (c->span[r] < 0 && !c->gone[r]) {
             life_cut_text(c, r, text);
-            life_dead(c, r, GCI_NEWS_DEAD, text);
+            life_dead(c, r, GCI_NEWS_DEAD, GC_ERR_PEER, text);
         }
     c->look_for_cut_off = false;            /* whom nobody reaches is no way to anybody */
 }
@@ -753,7 +763,7 @@ static void life_leave_frame(gci_control *c, gci_conn *k, unsigned flag)
     }
     if (c->phase == GCI_PHASE_LEAVE)
         return;
-    life_saw(c, k->peer, LIFE_LEFT);
+    life_saw(c, k->peer, flag & (GCI_LEAVE_ALL | GCI_LEAVE_THROUGH) ? LIFE_THROUGH : LIFE_LEFT);
     n->conn = NULL;
     gci_conn_close(c, k);           /* it waits for this */
 }
@@ -844,6 +854,7 @@ GCI void gci_life_stop(gci_control *c, bool clean)
     if (c->phase > GCI_PHASE_RUN)
         return;
     c->phase = GCI_PHASE_QUIESCE;
+    c->leave = clean ? GCI_LEAVE_THROUGH : 0;
     c->tree_parent = -2;
     c->end_at = c->now + c->peer_timeout + life_ms(LIFE_QUIESCE_MS);
     c->dirty = true;

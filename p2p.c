@@ -850,12 +850,49 @@ static void granted_early(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
     p->early[at].limit = at_most(packet->total, SIZE_MAX);
 }
 
+/* The peer has sent all of that collective. What is still on its way may be for the receive that asked, which will ask again;
+ * but once it is here, whatever way it took, and the receive still waits, nothing will come for it. */
+static void told_over(gci_p2p *p2p, const gci_pair *p, const gci_packet *packet)
+{
+    gci_match *match = gci_match_find(p2p->match, packet->context);
+    if (!match || (int32_t)(p->expect - packet->seq) < 0)
+        return;
+    gc_request *r = gci_match_posted(match, p->peer, packet->tag);
+    if (!r)
+        return;
+    p2p->ask_at = 0;                    /* of what else may be over it hears soon */
+    gci_request_fail(r, GC_ERR_MISMATCH, p->peer, "rank %d calls it otherwise: it has no message of %zu bytes for rank %d",
+                     gci_comm_rank(r->comm, p->peer), r->bytes, r->comm->rank);
+}
+
+/* In a communicator that was freed here all collectives are over; if a member has died, everybody hears of that instead. */
+static bool all_is_over(const gci_p2p *p2p, uint32_t context)
+{
+    for (int i = 0; i < p2p->world->ranks; i++)
+        if (p2p->world->dead[i])
+            return false;
+    return context_is_closed(p2p, context);
+}
+
 static void asked(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 {
     gc_comm *comm = comm_of_context(p2p->world, packet->context);
     if (packet->context % GCI_CONTEXT_KINDS != GCI_CONTEXT_COLL)
         return;
-    if (comm && p2p->up.signature(comm, p->peer, packet->tag, packet->signature))
+    if (packet->flags & GCI_FLAG_OVER) {
+        told_over(p2p, p, packet);
+        return;
+    }
+    bool known = comm && p2p->up.signature(comm, p->peer, packet->tag, packet->signature);
+    if (packet->total == 0 && (comm ? p2p->up.over(comm, p->peer, packet->tag, packet->signature)
+                                    : all_is_over(p2p, packet->context))) {
+        p->over = *packet;
+        p->over.flags = GCI_FLAG_OVER;
+        p->over.seq = p->next_seq;
+        p->owe_over = true;
+        gci_push(p2p, p);
+    }
+    if (known)
         return;
     if (packet->total > 0)
         granted_early(p2p, p, packet);
@@ -1197,13 +1234,13 @@ static bool next_early(gci_p2p *p2p, gci_pair *p, gci_packet *packet)
 static bool next_state(gci_pair *p, gci_packet *packet)
 {
     bool starved = p->starved && !p->starved_told;
-    if (!p->owe_state && !starved && !p->owe_ask)
+    if (!p->owe_state && !starved && !p->owe_ask && !p->owe_over)
         return false;
+    *packet = p->owe_ask ? p->ask : p->owe_over ? p->over : (gci_packet){ .type = GCI_STATE };
     if (p->owe_ask)
-        *packet = p->ask;
+        p->owe_ask = false;
     else
-        *packet = (gci_packet){ .type = GCI_STATE };
-    p->owe_ask = false;
+        p->owe_over = false;
     return true;
 }
 
@@ -1211,7 +1248,7 @@ static bool next_state(gci_pair *p, gci_packet *packet)
 static bool pair_is_quiet(const gci_pair *p)
 {
     return p->heard && !p->queue && !p->open && !p->again && !p->reask && p->owing == 0 && !p->owe_state && !p->owe_ask &&
-           !p->owe_early && !p->starved && !p->farewell && !p->owe_resume;
+           !p->owe_over && !p->owe_early && !p->starved && !p->farewell && !p->owe_resume;
 }
 
 /* What keeps its order, the most pressing first. */

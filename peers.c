@@ -111,7 +111,7 @@ static void on_way_down(void *user, int peer, bool broke_rules)
         return;
     p->up = p->heard = false;
     p->again = NULL;
-    p->owe_ask = p->reask = false;
+    p->owe_ask = p->owe_over = p->reask = false;
     sends_interrupted(p);
     for (gci_sent *s = p->sent; s; s = s->next) {
         s->written = false;
@@ -281,6 +281,7 @@ static void on_news(void *user, const gci_news *news)
     }
     if (w->dead[news->rank])
         return;
+    w->through |= news->kind == GCI_NEWS_LEFT && news->code == GC_OK;
     if (news->kind == GCI_NEWS_DEAD)
         peer_lost(w->p2p, news->rank, GCI_GONE_DEAD, GC_ERR_PEER, news->text);
     else if (news->kind == GCI_NEWS_LEFT)

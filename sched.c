@@ -245,18 +245,6 @@ GCI bool gci_call_has_result(const gci_call *call)
     return call->coll != GCI_BARRIER && (!sched_is_rooted(call->coll) || call->rank == call->root);
 }
 
-/* Where blocks end that may overlap and have gaps. */
-static size_t sched_extent(const gci_blocks *blocks, int ranks)
-{
-    size_t extent = 0;
-    if (!blocks->at)
-        return gci_blocks_bytes(blocks, 0, ranks);
-    for (int rank = 0; rank < ranks; rank++)
-        if (gci_block_bytes(blocks, rank) > 0 && extent < gci_block_at(blocks, rank) + gci_block_bytes(blocks, rank))
-            extent = gci_block_at(blocks, rank) + gci_block_bytes(blocks, rank);
-    return extent;
-}
-
 /* Bytes that all ranks together move, as far as this one knows: 0: none, and all know it. */
 static bool sched_is_empty(const gci_call *call)
 {
@@ -276,7 +264,29 @@ static bool sched_is_empty(const gci_call *call)
     }
 }
 
-static void sched_take_input(gci_builder *b)
+/* What will be overwritten is sent from a copy: the blocks alone, for there may be anything between them. at: [ranks] where they
+ * lie in it then, NULL if they lie together anyway. */
+static void sched_copy_blocks(gci_builder *b, size_t *at)
+{
+    const gci_blocks *blocks = &b->call->send;
+    size_t all = gci_blocks_bytes(blocks, 0, b->call->ranks), sum = 0;
+    b->input = gci_emit_slot(b, all);
+    if (!at) {
+        b->ready = gci_emit_copy(b, b->input, (gci_spot){ GCI_BUF_RECV, 0 }, all, GCI_NO_STEP);
+        return;
+    }
+    for (int rank = 0; rank < b->call->ranks; rank++) {
+        size_t bytes = gci_block_bytes(blocks, rank);
+        if (bytes > 0)
+            gci_emit_pend(b, gci_emit_copy(b, gci_spot_at(b->input, sum), (gci_spot){ GCI_BUF_RECV, gci_block_at(blocks, rank) },
+                                           bytes, GCI_NO_STEP));
+        at[rank] = sum;
+        sum += bytes;
+    }
+    b->ready = gci_emit_join(b);
+}
+
+static void sched_take_input(gci_builder *b, size_t *copied_at)
 {
     const gci_call *call = b->call;
     b->input = (gci_spot){ GCI_BUF_SEND, 0 };
@@ -285,9 +295,7 @@ static void sched_take_input(gci_builder *b)
         b->input = (gci_spot){ GCI_BUF_RECV, 0 };
         b->input_is_recv = true;
     } else if (call->in_place && (call->coll == GCI_ALLTOALL || call->coll == GCI_REDUCE_SCATTER)) {
-        size_t bytes = sched_extent(&call->send, call->ranks);
-        b->input = gci_emit_slot(b, bytes);
-        b->ready = gci_emit_copy(b, b->input, (gci_spot){ GCI_BUF_RECV, 0 }, bytes, GCI_NO_STEP);
+        sched_copy_blocks(b, copied_at);
     } else if (call->in_place && call->coll != GCI_SCATTER) {
         bool blocks = call->coll == GCI_GATHER || call->coll == GCI_ALLGATHER;
         b->input = (gci_spot){ GCI_BUF_RECV, blocks ? gci_block_at(&call->recv, call->rank) : 0 };
@@ -310,8 +318,14 @@ GCI int gci_sched_build(gci_env *env, const gci_algo *algo, const char *name, co
     *out = (gci_sched){ 0 };
     if (sched_is_empty(call))
         return GC_OK;
-    sched_take_input(&b);
+    size_t *at = own.in_place && own.coll == GCI_ALLTOALL && own.send.at ? gci_alloc(env, (size_t)own.ranks * sizeof *at) : NULL;
+    if (own.in_place && own.coll == GCI_ALLTOALL && own.send.at && !at)
+        return GC_ERR_NOMEM;
+    sched_take_input(&b, at);
+    if (at)
+        own.send.at = at;
     algo->emit(&b);
+    gci_free(env, at);
     gci_free(env, b.pending);
     if (b.error)
         gci_sched_free(env, out);

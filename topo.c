@@ -232,6 +232,7 @@ GCI int gci_clusters_make(gci_env *env, const gci_topo *t, gci_clusters *s)
         s->of[i] = number[c] - 1;
         s->first[s->of[i] + 1]++;
         s->runs &= i == 0 || s->of[i] == s->of[i - 1] || s->of[i] == s->clusters - 1;
+        s->hosts += i == 0 || t->of[t->order[i]] != t->of[t->order[i - 1]];
     }
     for (int32_t k = 0; k < s->clusters; k++)
         s->first[k + 1] += s->first[k];

@@ -12,9 +12,10 @@
  * has messages of its own (alltoall, reduce_scatter, what comes in of an allgather), one of its members per other cluster,
  * so that no rank has to take or give what its whole cluster sends or gets.
  *
- * Local trees are shallow, since each level costs a local latency: all members are the top's children, or, if these were more
- * than WIDE_FLAT, or a segment for each of them more than WIDE_FLAT_BYTES, the heads of groups of about sqrt(n) consecutive
- * members are. A group never has the top in its middle, so partial results can be combined in rank order at every rank.
+ * Trees within a cluster go by racks and hosts (local.c), with the top as their root.
+ *
+ * Short blocks of scatter, gather and alltoall go together to a cluster, long ones from rank to rank. Which is which, both ranks
+ * of a block see; the sizes that those on the way need, where not all know them, are told within each cluster first (gci_ask).
  *
  * Long vectors are cut into segments and streamed: what is on its way between clusters hides what goes on inside them. A
  * schedule goes through all of it in rounds, one segment each; scratch is a ring of a few rounds (wide_stream).
@@ -43,8 +44,10 @@
  */
 #include "gridcomm_int.h"
 
-enum { WIDE_FLAT = 32,              /* ranks: one more level has each rank take or give a third of the messages, or less */
-       WIDE_FLAT_BYTES = 16 * 1024, /* take 131 us at 1 Gbit/s: with one more level two thirds less, and 50 us more */
+#include <stdlib.h>
+
+enum { WIDE_TOPS = 4,              /* of a cluster, side by side, ... */
+       WIDE_TOP_BYTES = 512 * 1024, /* ... each for so much of a vector at least: less fits the window of one connection */
        WIDE_BUNDLE = 4096,          /* bytes of a block up to which blocks for one cluster go together: a header of 48 bytes each
                                      * is 1 % of it then, as much as it costs to move a bundle within a cluster */
        WIDE_SHORT = 512,            /* bytes: the paper's limit. 20 such vectors take 10 ms at 1 MByte/s, as a tree's next hop */
@@ -60,17 +63,31 @@ typedef struct wide_value {
 
 typedef struct wide_part { int cluster, first, end; } wide_part;    /* places [first, end) */
 
-/* A place is an index to clusters.member[]. */
+/* Trees inside a cluster: by racks and hosts, for blocks that each go through it once, or for vectors that all get; or of one
+ * level. */
+enum wide_shape { WIDE_BLOCKS, WIDE_VECTORS, WIDE_STAR, WIDE_SHAPES };
+
+/* A place is an index to member[]. */
 typedef struct wide {
+    gci_env            *env;
     gci_builder        *b;
+    bool                hungry;             /* memory has failed */
     const gci_call     *call;
     const gci_clusters *s;
+    int32_t            *member;             /* [ranks] by cluster, and within it near ones together where the order is free */
+    int32_t            *cut[WIDE_SHAPES];   /* [ranks] of the own cluster, see local.c */
+    struct wide_tree   *trees;
+    bool                ranks_are_places, near_together;    /* the latter: a host's ranks stand side by side */
     int                 mine, place;        /* this rank's */
     int                 root_place;         /* -1: there is no root */
     bool                canonical;
     int32_t             may_write;          /* the step after which the receive buffer may be written */
     gci_blocks          blocks;             /* of reduce_scatter and allgather, with their offsets */
     size_t             *offset;
+    gci_blocks          bundled[2];         /* what goes in bundles of blocks that are sent, and received */
+    size_t             *lists;              /* [5 * ranks] of those blocks, and one to count with */
+    const uint8_t      *heard;              /* by the top for a cluster: see wide_listen */
+    size_t              heard_each;
     int                 parts;
     wide_part          *part;               /* in the order of evaluation */
     int                *lane;               /* [clusters + 1] how many parts are in lower clusters */
@@ -79,9 +96,17 @@ typedef struct wide {
     struct { int32_t a, b, both; } joined;  /* the last ones */
 } wide;
 
+typedef struct wide_tree {
+    struct wide_tree *next;
+    int               place;
+    enum wide_shape   shape;
+    gci_local_node    node;
+    gci_places          child[];
+} wide_tree;
+
 static int wide_rank(const wide *w, int place)
 {
-    return w->s->member[place];
+    return w->member[place];
 }
 
 static int wide_size(const wide *w, int cluster)
@@ -121,27 +146,11 @@ static size_t wide_longest(const wide *w)
 
 /* ---- the local tree ------------------------------------------------------------------------------------------------ */
 
-/* Ranks per group, in a cluster of so many, for a vector in messages of so many bytes; 0: for blocks, each rank's own, where
- * one level makes all NICs share the work. */
-static int wide_group_of(int size, size_t bytes)
-{
-    int group = 1;
-    bool flat = size <= WIDE_FLAT && bytes <= WIDE_FLAT_BYTES / (size_t)size;
-    while (!flat && group * group < size)
-        group++;
-    return group;
-}
-
-static int wide_group(const wide *w, size_t bytes)
-{
-    return wide_group_of(wide_size(w, w->mine), bytes);
-}
-
 /* The place of the member of `cluster` that deals with cluster `with`; its coordinator if that is itself. They are a group
  * apart, so that trees with different tops have nearly the same groups, and messages of one do not wait for those of many. */
 static int wide_top(const wide *w, int cluster, int with)
 {
-    int first = w->s->first[cluster], size = wide_size(w, cluster), group = wide_group_of(size, 0);
+    int first = w->s->first[cluster], size = wide_size(w, cluster), group = gci_local_group(size, 0);
     if (w->root_place >= first && w->root_place < first + size)
         return w->root_place;
     return with == cluster ? first : first + (with * group + with * group / size) % size;
@@ -152,48 +161,84 @@ static int wide_coordinator(const wide *w, int cluster)
     return wide_top(w, cluster, cluster);
 }
 
-/* This rank in the tree of its cluster. Its children begin at every group-th place of two runs, the first of which is lower
- * than itself: `before` of them. */
-typedef struct wide_node {
-    int parent;                 /* place; -1: this is the top */
-    int first, end;             /* places of its subtree */
-    int children, before, group;
-    int run[2], run_end[2];
-} wide_node;
-
-static wide_node wide_local(const wide *w, int top, int group)
+/* The first place behind the host that stands at `place`, or the end of its cluster. */
+static int wide_next_host(const wide *w, int place, int end)
 {
-    int first = w->s->first[w->mine], end = w->s->first[w->mine + 1], place = w->place;
-    int begin = place < top ? first : top + 1, limit = place < top ? top : end;
-    if (place == top) {
-        int before = (top - first + group - 1) / group;
-        return (wide_node){ .parent = -1, .first = first, .end = end, .before = before, .group = group,
-                            .children = before + (end - top - 1 + group - 1) / group,
-                            .run = { first, top + 1 }, .run_end = { top, end } };
+    const int32_t *host = w->s->topo->of;
+    int next = place + 1;
+    while (next < end && host[w->member[next]] == host[w->member[place]])
+        next++;
+    return next;
+}
+
+/* The top of every `turn`-th segment of a long vector: the first on a host of its own; of turn 0 the coordinator. */
+static int wide_turn_top(const wide *w, int cluster, int turn)
+{
+    int end = w->s->first[cluster + 1], coordinator = wide_coordinator(w, cluster), place = w->s->first[cluster];
+    const int32_t *host = w->s->topo->of;
+    for (int others = 0; turn > 0; place = wide_next_host(w, place, end))
+        if (host[w->member[place]] != host[w->member[coordinator]] && ++others == turn)
+            return place;
+    return coordinator;
+}
+
+/* How many tops share a vector: so long ones use the NICs of several hosts, and more windows than one. */
+static int wide_turns(const wide *w)
+{
+    size_t turns = gci_min(w->call->bytes / WIDE_TOP_BYTES, WIDE_TOPS);
+    for (int k = 0; k < w->s->clusters; k++) {
+        size_t hosts = 0;
+        for (int place = w->s->first[k]; place < w->s->first[k + 1]; place = wide_next_host(w, place, w->s->first[k + 1]))
+            hosts++;
+        turns = gci_min(turns, hosts);
     }
-    int head = place - (place - begin) % group, last = head + group < limit ? head + group : limit;
-    if (place != head)
-        return (wide_node){ .parent = head, .first = place, .end = place + 1, .group = 1 };
-    return (wide_node){ .parent = top, .first = place, .end = last, .children = last - place - 1, .group = 1,
-                        .run = { 0, place + 1 }, .run_end = { 0, last } };
+    return turns > 1 && w->near_together ? (int)turns : 1;
+}
+
+/* A member of the own cluster in a tree of it. */
+static gci_local_node wide_local_at(wide *w, int place, int top, enum wide_shape shape)
+{
+    int first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
+    wide_tree *t = w->trees;
+    while (t && (t->node.top != top || t->shape != shape || t->place != place))
+        t = t->next;
+    if (t)
+        return t->node;
+    t = gci_alloc(w->env, sizeof *t + (size_t)(end - first) * sizeof *t->child);
+    if (!t) {
+        w->hungry = true;
+        return (gci_local_node){ .top = top, .parent = -1, .first = place, .end = place + 1 };
+    }
+    *t = (wide_tree){ .next = w->trees, .place = place, .shape = shape, .node.child = t->child };
+    gci_local_node_at(w->cut[shape], first, end, place, top, &t->node);
+    w->trees = t;
+    return t->node;
+}
+
+static gci_local_node wide_local(wide *w, int top, enum wide_shape shape)
+{
+    return wide_local_at(w, w->place, top, shape);
 }
 
 /* The place of child i; *end: of its subtree. */
-static int wide_child(const wide_node *n, int i, int *end)
+static int wide_child(const gci_local_node *n, int i, int *end)
 {
-    bool after = i >= n->before;
-    int place = n->run[after] + (after ? i - n->before : i) * n->group;
-    *end = place + n->group < n->run_end[after] ? place + n->group : n->run_end[after];
-    return place;
+    *end = n->child[i].end;
+    return n->child[i].first;
+}
+
+static void wide_pass_down(wide *w, const gci_local_node *n, gci_spot at, size_t bytes, int32_t after)
+{
+    for (int i = 0, end; i < n->children; i++)
+        wide_send(w, wide_rank(w, wide_child(n, i, &end)), at, bytes, after);
 }
 
 /* A message goes down: from the parent, or what is here `after` at the top, to the children. Returns when it is here. */
-static int32_t wide_down(wide *w, const wide_node *n, gci_spot at, size_t bytes, int32_t after)
+static int32_t wide_down(wide *w, const gci_local_node *n, gci_spot at, size_t bytes, int32_t after)
 {
     if (n->parent >= 0)
         after = wide_recv(w, wide_rank(w, n->parent), at, bytes, after);
-    for (int i = 0, end; i < n->children; i++)
-        wide_send(w, wide_rank(w, wide_child(n, i, &end)), at, bytes, after);
+    wide_pass_down(w, n, at, bytes, after);
     return after;
 }
 
@@ -307,20 +352,26 @@ static int32_t wide_recv_blocks(wide *w, int place, gci_spot area, const gci_blo
 
 static const gci_spot wide_result = { GCI_BUF_RECV, 0 };
 
+/* In the root's cluster all get all from the root; who gets a segment that it is the top of sends that on to the others. */
 static void wide_bcast(wide *w)
 {
     const gci_call *call = w->call;
-    wide_node n = wide_local(w, wide_coordinator(w, w->mine), wide_group(w, gci_segment_at(call, call->bytes, 1)));
+    int turns = wide_turns(w), home = w->s->of[call->root];
     for (int32_t i = 0; i < gci_segments(call, call->bytes); i++) {
         size_t at = gci_segment_at(call, call->bytes, i), bytes = gci_segment_at(call, call->bytes, i + 1) - at;
         gci_spot here = gci_spot_at(wide_result, at);
+        int turn = i % turns, source = wide_turn_top(w, home, turn), top = wide_turn_top(w, w->mine, turn);
+        gci_local_node n = wide_local(w, w->mine == home ? w->root_place : top, WIDE_VECTORS);
         int32_t came = GCI_NO_STEP;
-        for (int k = 0; k < w->s->clusters && w->place == w->root_place; k++)
-            if (k != w->mine)
-                wide_send(w, wide_rank(w, wide_coordinator(w, k)), here, bytes, GCI_NO_STEP);
-        if (n.parent < 0 && w->place != w->root_place)
-            came = wide_recv(w, call->root, here, bytes, GCI_NO_STEP);
-        wide_down(w, &n, here, bytes, came);
+        if (w->mine != home && w->place == top)
+            came = wide_recv(w, wide_rank(w, source), here, bytes, GCI_NO_STEP);
+        else if (n.parent >= 0)
+            came = wide_recv(w, wide_rank(w, n.parent), here, bytes, GCI_NO_STEP);
+        for (int d = 1; d < w->s->clusters && w->place == source; d++) {
+            int k = (home + d) % w->s->clusters;
+            wide_send(w, wide_rank(w, wide_turn_top(w, k, turn)), here, bytes, came);
+        }
+        wide_pass_down(w, &n, here, bytes, came);
     }
 }
 
@@ -336,16 +387,17 @@ static int wide_other(const wide *w, int turn[2])
         while (turn[1] < s->clusters - 1) {
             int k = (w->mine + ++turn[1]) % s->clusters;
             if (turn[0] < wide_size(w, k))
-                return s->member[s->first[k] + (turn[0] + w->place) % wide_size(w, k)];
+                return w->member[s->first[k] + (turn[0] + w->place) % wide_size(w, k)];
         }
     if (turn[1] + 1 >= size)
         return -1;
     turn[1]++;
-    return s->member[s->first[w->mine] + (w->place - s->first[w->mine] + turn[1]) % size];
+    return w->member[s->first[w->mine] + (w->place - s->first[w->mine] + turn[1]) % size];
 }
 
-/* Each block in a message of its own: flat, as the paper has it. */
-static void wide_direct(wide *w)
+/* Blocks of more than `above` bytes each in a message of its own, flat, as the paper has it: those from and to other clusters, or
+ * those of the own one. */
+static void wide_direct(wide *w, size_t above, bool here)
 {
     const gci_call *call = w->call;
     bool all = call->coll == GCI_ALLTOALL, root = call->rank == call->root;
@@ -356,12 +408,14 @@ static void wide_direct(wide *w)
     int turn[2] = { 0, 0 };
     for (int peer; (peer = wide_other(w, turn)) >= 0; ) {
         size_t to = gci_block_bytes(send, send == &own ? 0 : peer), from = gci_block_bytes(recv, recv == &own ? 0 : peer);
-        if (takes && from > 0 && (all || root || peer == call->root))
+        if ((w->s->of[peer] == w->mine) != here || (!all && !root && peer != call->root))
+            continue;
+        if (takes && from > above)
             wide_recv(w, peer, gci_spot_at(wide_result, recv == &own ? 0 : gci_block_at(recv, peer)), from, w->may_write);
-        if (gives && to > 0 && (all || root || peer == call->root))
+        if (gives && to > above)
             wide_send(w, peer, gci_spot_at(w->b->input, send == &own ? 0 : gci_block_at(send, peer)), to, w->b->ready);
     }
-    bool stays = !all && (!root || call->in_place);
+    bool stays = !here || (!all && (!root || call->in_place));
     size_t send_at = send == &own || stays ? 0 : gci_block_at(send, call->rank);
     size_t recv_at = recv == &own || stays ? 0 : gci_block_at(recv, call->rank);
     if (!stays)
@@ -372,61 +426,157 @@ static void wide_direct(wide *w)
 /* The root sends what is for a cluster to its coordinator; that passes on what is for a group to its head. */
 static void wide_scatter(wide *w)
 {
-    const gci_call *call = w->call;
-    wide_node n = wide_local(w, wide_coordinator(w, w->mine), wide_group(w, 0));
-    bool root = w->place == w->root_place;
-    const gci_blocks packed = { call->own, NULL, NULL };
+    const gci_blocks *blocks = &w->bundled[0];
+    gci_local_node n = wide_local(w, wide_coordinator(w, w->mine), WIDE_BLOCKS);
+    bool root = w->place == w->root_place, leaf = n.end == n.first + 1;
+    size_t bytes = wide_whole(w, blocks, n.first, n.end).bytes, own = gci_block_bytes(blocks, w->call->rank);
     gci_spot stage = w->b->input;
     int32_t came = GCI_NO_STEP;
-    int from = n.parent < 0 ? call->root : wide_rank(w, n.parent);
     for (int k = 0; k < w->s->clusters && root; k++)
         if (k != w->mine)
-            wide_send_blocks(w, wide_coordinator(w, k), stage, &call->send,
-                             wide_whole(w, &call->send, w->s->first[k], w->s->first[k + 1]), GCI_NO_STEP);
-    if (!root) {
-        size_t bytes = (size_t)(n.end - n.first) * call->own;
-        stage = n.end == n.first + 1 ? wide_result : gci_emit_slot(w->b, bytes);
-        came = wide_recv(w, from, stage, bytes, GCI_NO_STEP);
+            wide_send_blocks(w, wide_coordinator(w, k), stage, blocks, wide_whole(w, blocks, w->s->first[k], w->s->first[k + 1]),
+                             GCI_NO_STEP);
+    if (!root && bytes > 0) {
+        stage = leaf ? wide_result : gci_emit_slot(w->b, bytes);
+        came = wide_recv(w, n.parent < 0 ? w->call->root : wide_rank(w, n.parent), stage, bytes, GCI_NO_STEP);
     }
     for (int i = 0, end; i < n.children; i++) {
         int child = wide_child(&n, i, &end);
+        wide_piece p = wide_whole(w, blocks, child, end);
         if (root)
-            wide_send_blocks(w, child, stage, &call->send, wide_whole(w, &call->send, child, end), GCI_NO_STEP);
-        else
-            wide_send(w, wide_rank(w, child), gci_spot_at(stage, gci_blocks_bytes(&packed, 0, child - n.first)),
-                          (size_t)(end - child) * call->own, came);
+            wide_send_blocks(w, child, stage, blocks, p, GCI_NO_STEP);
+        else if (p.bytes > 0)
+            wide_send(w, wide_rank(w, child), gci_spot_at(stage, wide_whole(w, blocks, n.first, child).bytes), p.bytes, came);
     }
-    size_t at = root ? gci_block_at(&call->send, call->rank) : (size_t)(w->place - n.first) * call->own;
-    if (!call->in_place && stage.buf != GCI_BUF_RECV)
-        gci_emit_copy(w->b, wide_result, gci_spot_at(stage, at), call->own, came);
+    if (!root && !leaf && own > 0)
+        gci_emit_copy(w->b, wide_result, gci_spot_at(stage, wide_whole(w, blocks, n.first, w->place).bytes), own, came);
 }
 
 static void wide_gather(wide *w)
 {
-    const gci_call *call = w->call;
-    wide_node n = wide_local(w, wide_coordinator(w, w->mine), wide_group(w, 0));
+    const gci_blocks *blocks = &w->bundled[1];
+    gci_local_node n = wide_local(w, wide_coordinator(w, w->mine), WIDE_BLOCKS);
     bool root = w->place == w->root_place, leaf = n.end == n.first + 1;
-    size_t bytes = (size_t)(n.end - n.first) * call->own;
+    size_t bytes = wide_whole(w, blocks, n.first, n.end).bytes, own = gci_block_bytes(blocks, w->call->rank);
     gci_spot stage = root ? wide_result : leaf ? w->b->input : gci_emit_slot(w->b, bytes);
     for (int k = 0; k < w->s->clusters && root; k++)
         if (k != w->mine)
-            wide_recv_blocks(w, wide_coordinator(w, k), stage, &call->recv,
-                             wide_whole(w, &call->recv, w->s->first[k], w->s->first[k + 1]), GCI_NO_STEP);
+            wide_recv_blocks(w, wide_coordinator(w, k), stage, blocks, wide_whole(w, blocks, w->s->first[k], w->s->first[k + 1]),
+                             GCI_NO_STEP);
     for (int i = 0, end; i < n.children; i++) {
         int child = wide_child(&n, i, &end);
+        wide_piece p = wide_whole(w, blocks, child, end);
+        gci_spot at = gci_spot_at(stage, root ? 0 : wide_whole(w, blocks, n.first, child).bytes);
         if (root)
-            wide_recv_blocks(w, child, stage, &call->recv, wide_whole(w, &call->recv, child, end), GCI_NO_STEP);
-        else
-            gci_emit_pend(w->b, wide_recv(w, wide_rank(w, child),
-                                              gci_spot_at(stage, (size_t)(child - n.first) * call->own),
-                                              (size_t)(end - child) * call->own, GCI_NO_STEP));
+            wide_recv_blocks(w, child, stage, blocks, p, GCI_NO_STEP);
+        else if (p.bytes > 0)
+            gci_emit_pend(w->b, wide_recv(w, wide_rank(w, child), at, p.bytes, GCI_NO_STEP));
     }
-    if (root ? !w->b->input_is_recv : !leaf) {
-        size_t at = root ? gci_block_at(&call->recv, call->rank) : (size_t)(w->place - n.first) * call->own;
-        gci_emit_pend(w->b, gci_emit_copy(w->b, gci_spot_at(stage, at), w->b->input, call->own, GCI_NO_STEP));
+    if (!root && !leaf && own > 0)
+        gci_emit_pend(w->b, gci_emit_copy(w->b, gci_spot_at(stage, wide_whole(w, blocks, n.first, w->place).bytes), w->b->input,
+                                          own, GCI_NO_STEP));
+    if (!root && bytes > 0)
+        wide_send(w, n.parent < 0 ? w->call->root : wide_rank(w, n.parent), stage, bytes, gci_emit_join(w->b));
+}
+
+/* ---- uneven blocks --------------------------------------------------------------------------------------------------- */
+
+/* Where not all know all sizes, those who pass bundles on must hear them. So first, within each cluster alone, members tell
+ *     scatter, gather    those above them in the tree, unless it is the root:  own block                        8 bytes
+ *     alltoall           the top for each other cluster:  sum of what is bundled for that cluster              4 bytes
+ *                                                         what of each rank there is bundled, 0 if nothing    2 bytes each
+ * Nobody waits for an answer. It travels while bundles come from far, or just ahead of the blocks that are to be bundled, so it
+ * costs a local latency only to those who must hear before they send: tops of an alltoall. Sizes that do not agree between two
+ * ranks are seen where their bundle gets another length. */
+enum { WIDE_OWN_BYTES = 8, WIDE_SUM_BYTES = 4, WIDE_SIZE_BYTES = 2 };
+
+/* Up to which blocks are bundled. Bundles of an alltoall move within two clusters, at tops that have more than one each if there
+ * are fewer ranks than clusters to share them; and must find room. */
+static size_t wide_limit(const wide *w)
+{
+    size_t limit = WIDE_BUNDLE / 2, pairs = (size_t)w->s->clusters * (size_t)w->s->clusters, longest = wide_longest(w);
+    if (w->call->coll != GCI_ALLTOALL)
+        return WIDE_BUNDLE;
+    limit = gci_min(limit, limit * (size_t)w->call->ranks / pairs);
+    return gci_min(limit, WIDE_SCRATCH / 4 / (longest * longest));
+}
+
+/* What a member tells about cluster k. */
+static size_t wide_told_about(const wide *w, int k)
+{
+    return k == w->mine || wide_size(w, w->mine) == 1 ? 0 : WIDE_SUM_BYTES + WIDE_SIZE_BYTES * (size_t)wide_size(w, k);
+}
+
+/* How many bytes one member tells another one, or itself: about all clusters below `end`. */
+static size_t wide_told(wide *w, int from, int to, int end)
+{
+    size_t bytes = 0;
+    if (w->call->coll == GCI_ALLTOALL) {
+        for (int k = 0; k < end; k++)
+            bytes += wide_top(w, w->mine, k) == to ? wide_told_about(w, k) : 0;
+        return bytes;
     }
-    if (!root)
-        wide_send(w, n.parent < 0 ? call->root : wide_rank(w, n.parent), stage, bytes, gci_emit_join(w->b));
+    gci_local_node n = wide_local_at(w, to, wide_coordinator(w, w->mine), WIDE_BLOCKS);
+    return to != w->root_place && n.children > 0 && from >= n.first && from < n.end ? WIDE_OWN_BYTES : 0;
+}
+
+/* Where the top for cluster k finds what its members have told about that. */
+static void wide_listen(wide *w, int k)
+{
+    if (!w->call->heard)
+        return;
+    w->heard = w->call->heard + wide_told(w, w->place, w->place, k);
+    w->heard_each = wide_told(w, w->place, w->place, w->s->clusters);
+}
+
+static const uint8_t *wide_heard(const wide *w, int place)
+{
+    return w->heard + (size_t)(place - w->s->first[w->mine]) * w->heard_each;
+}
+
+/* The blocks that are bundled, those this rank sends or those it receives, as it knows them from its call. */
+static void wide_bundle_own(wide *w, const gci_blocks *blocks, bool recv, size_t limit)
+{
+    size_t ranks = (size_t)w->call->ranks, *bytes = w->lists + 2 * ranks * recv, *at = bytes + ranks, packed = 0;
+    for (int rank = 0; rank < w->call->ranks; rank++) {
+        size_t block = gci_block_bytes(blocks, rank);
+        at[rank] = blocks->at ? blocks->at[rank] : packed;
+        bytes[rank] = block <= limit ? block : 0;
+        packed += block;
+    }
+    w->bundled[recv] = (gci_blocks){ .bytes = bytes, .at = at };
+}
+
+/* The same at a rank that has but one block: as it has heard of what it is to pass on. */
+static void wide_bundle_heard(wide *w, bool recv, size_t limit)
+{
+    gci_local_node n = wide_local(w, wide_coordinator(w, w->mine), WIDE_BLOCKS);
+    for (int place = n.first; place < n.end; place++) {
+        const uint8_t *told = w->call->heard + (size_t)(place - n.first) * WIDE_OWN_BYTES;
+        uint64_t block = place == w->place ? w->call->own : gci_get64(told);
+        w->lists[wide_rank(w, place)] = block <= limit ? (size_t)block : 0;
+    }
+    w->bundled[recv] = (gci_blocks){ .bytes = w->lists };
+}
+
+/* Sets w->bundled. Returns up to which size blocks are; 0: none. */
+static size_t wide_bundle(wide *w)
+{
+    const gci_call *call = w->call;
+    bool all = call->coll == GCI_ALLTOALL, root = w->place == w->root_place, recv = call->coll == GCI_GATHER;
+    size_t limit = wide_limit(w);
+    if (call->even ? call->own > limit : !call->heard)
+        return 0;
+    w->bundled[0] = w->bundled[1] = (gci_blocks){ .each = call->own };
+    w->lists = gci_alloc(w->b->env, 5 * (size_t)call->ranks * sizeof *w->lists);
+    if (!w->lists)
+        w->b->error = GC_ERR_NOMEM;
+    else if (!call->even && !all && !root)
+        wide_bundle_heard(w, recv, limit);
+    for (int side = 0; side < 2 && w->lists && !call->even; side++)
+        if (all || (root && side == recv))
+            wide_bundle_own(w, side ? &call->recv : &call->send, side, limit);
+    return limit;
 }
 
 /* ---- alltoall ------------------------------------------------------------------------------------------------------- */
@@ -434,65 +584,95 @@ static void wide_gather(wide *w)
 /* What goes to cluster j: each member's blocks for it, one member after another. */
 static void wide_give(wide *w, int j)
 {
-    const gci_call *call = w->call;
     const gci_clusters *s = w->s;
+    const gci_blocks *blocks = &w->bundled[0];
     int top = wide_top(w, w->mine, j), first = s->first[w->mine], end = s->first[w->mine + 1];
-    wide_piece row = wide_whole(w, &call->send, s->first[j], s->first[j + 1]);
+    wide_piece row = wide_whole(w, blocks, s->first[j], s->first[j + 1]);
+    size_t total = 0, at = 0, bytes;
     if (w->place != top) {
-        wide_send_blocks(w, top, w->b->input, &call->send, row, w->b->ready);
+        wide_send_blocks(w, top, w->b->input, blocks, row, w->b->ready);
         return;
     }
-    gci_spot all = gci_emit_slot(w->b, row.bytes * (size_t)(end - first));
-    for (int place = first; place < end; place++) {
-        gci_spot to = gci_spot_at(all, row.bytes * (size_t)(place - first));
-        gci_emit_pend(w->b, place == top ? wide_move(w, w->b->input, &call->send, &row, to, false, w->b->ready)
-                                         : wide_recv(w, wide_rank(w, place), to, row.bytes, GCI_NO_STEP));
+    wide_listen(w, j);
+    for (int place = first; place < end; place++)
+        total += place == top || !w->call->heard ? row.bytes : gci_get32(wide_heard(w, place));
+    if (total == 0)
+        return;
+    gci_spot all = gci_emit_slot(w->b, total);
+    for (int place = first; place < end; place++, at += bytes) {
+        gci_spot to = gci_spot_at(all, at);
+        bytes = place == top || !w->call->heard ? row.bytes : gci_get32(wide_heard(w, place));
+        if (bytes > 0)
+            gci_emit_pend(w->b, place == top ? wide_move(w, w->b->input, blocks, &row, to, false, w->b->ready)
+                                             : wide_recv(w, wide_rank(w, place), to, bytes, GCI_NO_STEP));
     }
-    wide_send(w, wide_rank(w, wide_top(w, j, w->mine)), all, row.bytes * (size_t)(end - first), gci_emit_join(w->b));
+    wide_send(w, wide_rank(w, wide_top(w, j, w->mine)), all, total, gci_emit_join(w->b));
 }
 
-/* What comes from cluster i: a row per sender; each member gets a column. */
+/* What the row-th rank of cluster i has in a bundle for a member. */
+static size_t wide_bundled_for(const wide *w, int place, int i, int row)
+{
+    if (place == w->place || !w->call->heard)
+        return gci_block_bytes(&w->bundled[1], wide_rank(w, w->s->first[i] + row));
+    return gci_get16(wide_heard(w, place) + WIDE_SUM_BYTES + WIDE_SIZE_BYTES * row);
+}
+
+/* What comes from cluster i: a row per sender; each member gets a column. at: [rows] where what is next in each row begins. */
+static void wide_deal_out(wide *w, int i, size_t *at, gci_spot all, int32_t came)
+{
+    const gci_blocks *blocks = &w->bundled[1];
+    int first = w->s->first[w->mine], rows = wide_size(w, i);
+    for (int place = first; place < first + wide_size(w, w->mine); place++) {
+        bool own = place == w->place;
+        size_t column = 0, bytes, packed = 0;
+        for (int row = 0; row < rows; row++)
+            column += wide_bundled_for(w, place, i, row);
+        gci_spot to = own ? wide_result : gci_emit_slot(w->b, column);
+        int32_t ready = gci_emit_both(w->b, came, own ? w->may_write : GCI_NO_STEP);
+        for (int row = 0; row < rows; row++, packed += bytes) {
+            bytes = wide_bundled_for(w, place, i, row);
+            size_t to_at = own ? gci_block_at(blocks, wide_rank(w, w->s->first[i] + row)) : packed;
+            if (bytes > 0)
+                ready = gci_emit_copy(w->b, gci_spot_at(to, to_at), gci_spot_at(all, at[row]), bytes, ready);
+            at[row] += bytes;
+        }
+        if (!own && column > 0)
+            wide_send(w, wide_rank(w, place), to, column, ready);
+    }
+}
+
 static void wide_take(wide *w, int i)
 {
-    const gci_call *call = w->call;
-    const gci_clusters *s = w->s;
-    int top = wide_top(w, w->mine, i), first = s->first[w->mine], size = wide_size(w, w->mine), rows = wide_size(w, i);
-    wide_piece column = wide_whole(w, &call->recv, s->first[i], s->first[i + 1]);
+    int top = wide_top(w, w->mine, i), first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
+    size_t *at = w->lists + 4 * (size_t)w->call->ranks, total = 0;
     if (w->place != top) {
-        wide_recv_blocks(w, top, wide_result, &call->recv, column, w->may_write);
+        wide_piece column = wide_whole(w, &w->bundled[1], w->s->first[i], w->s->first[i + 1]);
+        wide_recv_blocks(w, top, wide_result, &w->bundled[1], column, w->may_write);
         return;
     }
-    gci_spot all = gci_emit_slot(w->b, column.bytes * (size_t)size);
-    int32_t came = wide_recv(w, wide_rank(w, wide_top(w, i, w->mine)), all, column.bytes * (size_t)size, GCI_NO_STEP);
-    for (int place = first; place < first + size; place++) {
-        gci_spot to = place == top ? wide_result : gci_emit_slot(w->b, column.bytes);
-        int32_t ready = gci_emit_both(w->b, came, place == top ? w->may_write : GCI_NO_STEP);
-        for (int row = 0; row < rows; row++) {
-            size_t at = place == top ? gci_block_at(&call->recv, wide_rank(w, column.first + row)) : (size_t)row * call->own;
-            ready = gci_emit_copy(w->b, gci_spot_at(to, at), gci_spot_at(all, (size_t)(row * size + place - first) * call->own),
-                                  call->own, ready);
-        }
-        if (place != top)
-            wide_send(w, wide_rank(w, place), to, column.bytes, ready);
+    wide_listen(w, i);
+    for (int row = 0; row < wide_size(w, i); row++) {
+        at[row] = total;
+        for (int place = first; place < end; place++)
+            total += wide_bundled_for(w, place, i, row);
     }
+    if (total == 0)
+        return;
+    gci_spot all = gci_emit_slot(w->b, total);
+    int32_t came = wide_recv(w, wide_rank(w, wide_top(w, i, w->mine)), all, total, GCI_NO_STEP);
+    wide_deal_out(w, i, at, all, came);
 }
 
-static void wide_alltoall(wide *w)
+/* Blocks that need no bundle first: they can go at once. */
+static void wide_alltoall(wide *w, size_t limit)
 {
-    const gci_call *call = w->call;
-    int first = w->s->first[w->mine], size = wide_size(w, w->mine);
-    for (int d = 1; d < w->s->clusters; d++)
-        wide_give(w, (w->mine + d) % w->s->clusters);
-    for (int d = 1; d < size; d++) {
-        int to = wide_rank(w, first + (w->place - first + d) % size);
-        int from = wide_rank(w, first + (w->place - first + size - d) % size);
-        wide_recv(w, from, gci_spot_at(wide_result, gci_block_at(&call->recv, from)), call->own, w->may_write);
-        wide_send(w, to, gci_spot_at(w->b->input, gci_block_at(&call->send, to)), call->own, w->b->ready);
-    }
-    gci_emit_copy(w->b, gci_spot_at(wide_result, gci_block_at(&call->recv, call->rank)),
-                  gci_spot_at(w->b->input, gci_block_at(&call->send, call->rank)), call->own, w->may_write);
-    for (int d = 1; d < w->s->clusters; d++)
-        wide_take(w, (w->mine + w->s->clusters - d) % w->s->clusters);
+    int clusters = limit > 0 ? w->s->clusters : 0;
+    wide_direct(w, limit, false);
+    for (int d = 1; d < clusters; d++)
+        wide_give(w, (w->mine + d) % clusters);
+    wide_direct(w, 0, true);
+    for (int d = 1; d < clusters; d++)
+        wide_take(w, (w->mine + clusters - d) % clusters);
 }
 
 /* ---- allgather ------------------------------------------------------------------------------------------------------ */
@@ -502,7 +682,7 @@ static void wide_alltoall(wide *w)
 static void wide_hand_out(wide *w, int i, const wide_piece *p, int32_t here)
 {
     bool own = i == w->mine;
-    wide_node n = wide_local(w, wide_top(w, w->mine, i), wide_group(w, 0));
+    gci_local_node n = wide_local(w, wide_top(w, w->mine, i), WIDE_VECTORS);
     gci_spot at;
     bool lies = wide_lies(w, wide_result, &w->blocks, p, &at), source = own && n.parent < 0;
     if (!lies)
@@ -510,9 +690,8 @@ static void wide_hand_out(wide *w, int i, const wide_piece *p, int32_t here)
     int32_t ready = lies ? here : GCI_NO_STEP;
     if (source) {
         ready = lies ? here : wide_move(w, wide_result, &w->blocks, p, at, false, here);
-        for (int k = 0; k < w->s->clusters; k++)
-            if (k != i)
-                wide_send(w, wide_rank(w, wide_top(w, k, i)), at, p->bytes, ready);
+        for (int d = 1; d < w->s->clusters; d++)       /* by turns, so that not all meet at one cluster's way in */
+            wide_send(w, wide_rank(w, wide_top(w, (i + d) % w->s->clusters, i)), at, p->bytes, ready);
     } else if (n.parent < 0) {
         ready = wide_recv(w, wide_rank(w, wide_coordinator(w, i)), at, p->bytes, ready);
     }
@@ -525,7 +704,7 @@ static void wide_hand_out(wide *w, int i, const wide_piece *p, int32_t here)
 static int32_t wide_collect(wide *w)
 {
     gci_builder *b = w->b;
-    wide_node n = wide_local(w, wide_coordinator(w, w->mine), wide_group(w, 0));
+    gci_local_node n = wide_local(w, wide_coordinator(w, w->mine), WIDE_BLOCKS);
     gci_spot own = gci_spot_at(wide_result, gci_block_at(&w->blocks, w->call->rank));
     for (int i = 0, end; i < n.children; i++) {
         int child = wide_child(&n, i, &end);
@@ -577,9 +756,10 @@ static void wide_allgather(wide *w)
 enum wide_spare { WIDE_ACC, WIDE_PACK, WIDE_BEFORE };   /* where a value begins; for input that is moved; for a sum from above */
 
 typedef struct wide_stream {
-    wide_node node;
+    gci_local_node node;
     int       wanted_by;        /* a cluster; -1: all */
     bool      spread;           /* its top is the member that deals with that cluster, not the coordinator */
+    int       turn;             /* of the tops that share a vector */
     bool      takes;            /* here all parts meet */
     bool      keep;             /* what comes from children is needed later */
     bool      scan;             /* parts go to higher clusters only */
@@ -633,9 +813,10 @@ static void wide_open(wide *w, wide_stream *st, int32_t rounds, size_t most)
     st->ring = gci_emit_slot(w->b, (size_t)st->lanes * st->lane_bytes * (size_t)st->window);
 }
 
-/* All that was pended in this round is its end. */
+/* All that was pended in this round is its end; and its place was free before, though it may not have asked. */
 static void wide_close_round(wide *w, wide_stream *st, int32_t round)
 {
+    gci_emit_pend(w->b, wide_free(st, round));
     if (round + st->window < st->rounds)
         st->free[round % st->window] = gci_emit_join(w->b);
     else
@@ -745,16 +926,16 @@ static int wide_divide(wide *w, bool each)
 
 /* ---- reductions ------------------------------------------------------------------------------------------------------ */
 
-/* Groups can add up what they have only if it is of one part, and in any grouping. */
-static int wide_group_up(const wide *w, size_t bytes)
+/* A subtree can add up what it has only if that is of one part, and in any grouping. */
+static bool wide_adds_up(const wide *w)
 {
-    return w->parts > w->s->clusters || w->canonical ? 1 : wide_group(w, bytes);
+    return w->parts <= w->s->clusters && !w->canonical;
 }
 
 /* Up the local tree. Returns when `input` has been read (at the top: by what is in value[] now, this cluster's parts). */
 static int32_t wide_up(wide *w, wide_stream *st, int32_t round, wide_value input, size_t bytes)
 {
-    const wide_node *n = &st->node;
+    const gci_local_node *n = &st->node;
     wide_value acc = wide_spare_value(st, round, WIDE_ACC);
     int operands = 0;
     for (int i = 0, end; i <= n->children; i++) {
@@ -795,7 +976,8 @@ static bool wide_goes(const wide_stream *st, int k, int j)
 
 static int wide_speaker(const wide *w, const wide_stream *st, int cluster)
 {
-    return wide_top(w, cluster, st->spread ? st->wanted_by : cluster);
+    return st->turn > 0 && cluster != st->wanted_by ? wide_turn_top(w, cluster, st->turn)
+                                                    : wide_top(w, cluster, st->spread ? st->wanted_by : cluster);
 }
 
 /* A top sends its parts to the clusters that want them; from then on they are not to be written. Returns when they no longer
@@ -853,36 +1035,49 @@ static wide_value wide_input(const wide *w, size_t at)
     return (wide_value){ gci_spot_at(w->b->input, at), w->b->ready, 1, false };
 }
 
-/* Reduce, allreduce, and barrier, which is one of nothing. */
-static void wide_reduce(wide *w)
+/* Rounds of a stream that has every turns-th segment. */
+static void wide_open_turn(wide *w, wide_stream *st, int turn, int turns)
 {
     const gci_call *call = w->call;
     bool all = call->coll != GCI_REDUCE;
     size_t most = gci_segment_at(call, call->bytes, 1);
-    int top = wide_coordinator(w, w->mine);
-    wide_stream st = { .node = wide_local(w, top, wide_group_up(w, most)), .wanted_by = all ? -1 : w->s->of[call->root],
-                       .spare = WIDE_ACC + 1 };
-    wide_node down = wide_local(w, top, wide_group(w, most));
-    int32_t rounds = gci_segments(call, call->bytes);
-    st.takes = w->place == top && (all || w->place == w->root_place);
-    wide_open(w, &st, rounds, most);
-    for (int32_t i = 0; i < rounds && !w->b->error; i++) {
+    int home = all ? -1 : w->s->of[call->root];
+    int top = w->mine == home ? w->root_place : wide_turn_top(w, w->mine, turn);
+    *st = (wide_stream){ .node = wide_local(w, top, wide_adds_up(w) ? WIDE_VECTORS : WIDE_STAR),
+                         .wanted_by = home, .turn = turn, .spare = WIDE_ACC + 1,
+                         .takes = w->place == top && (all || w->place == w->root_place) };
+    wide_open(w, st, (gci_segments(call, call->bytes) - turn + turns - 1) / turns, most);
+}
+
+/* Reduce, allreduce, and barrier, which is one of nothing. */
+static void wide_reduce(wide *w)
+{
+    const gci_call *call = w->call;
+    wide_stream stream[WIDE_TOPS];
+    int turns = wide_turns(w);
+    for (int turn = 0; turn < turns; turn++)
+        wide_open_turn(w, &stream[turn], turn, turns);
+    for (int32_t i = 0; i < gci_segments(call, call->bytes) && !w->b->error; i++) {
         size_t at = gci_segment_at(call, call->bytes, i), bytes = gci_segment_at(call, call->bytes, i + 1) - at;
+        wide_stream *st = &stream[i % turns];
+        int32_t round = i / turns;
         gci_spot to = gci_spot_at(wide_result, at);
-        int32_t here = wide_up(w, &st, i, wide_input(w, at), bytes);
+        int32_t here = wide_up(w, st, round, wide_input(w, at), bytes);
         if (!w->b->input_is_recv)
             here = GCI_NO_STEP;
-        if (w->place == top)
-            wide_tell(w, &st, i, bytes);
-        if (st.takes) {
-            wide_hear(w, &st, i, bytes);
-            wide_value sum = wide_eval(w, w->value, w->parts, wide_spare_value(&st, i, WIDE_ACC), bytes);
+        if (w->place == st->node.top)
+            wide_tell(w, st, round, bytes);
+        if (st->takes) {
+            wide_hear(w, st, round, bytes);
+            wide_value sum = wide_eval(w, w->value, w->parts, wide_spare_value(st, round, WIDE_ACC), bytes);
             here = gci_emit_copy(w->b, to, sum.at, bytes, sum.step);
             gci_emit_pend(w->b, here);
         }
-        if (all)
+        if (call->coll != GCI_REDUCE) {
+            gci_local_node down = wide_local(w, st->node.top, WIDE_VECTORS);
             wide_down(w, &down, to, bytes, here);
-        wide_close_round(w, &st, i);
+        }
+        wide_close_round(w, st, round);
     }
 }
 
@@ -964,8 +1159,9 @@ static void wide_reduce_scatter(wide *w)
         for (p[j] = begin; wide_next(w, &w->blocks, s->first[j + 1], &p[j]); rounds++)
             most = p[j].bytes > most ? p[j].bytes : most;
         p[j] = begin;
-        st[j] = (wide_stream){ .node = wide_local(w, wide_top(w, w->mine, j), wide_group_up(w, 0)), .wanted_by = j,
-                               .spread = true, .spare = s->runs ? WIDE_ACC + 1 : WIDE_PACK + 1 };
+        enum wide_shape shape = wide_adds_up(w) ? WIDE_BLOCKS : WIDE_STAR;
+        st[j] = (wide_stream){ .node = wide_local(w, wide_top(w, w->mine, j), shape), .wanted_by = j,
+                               .spread = true, .spare = w->ranks_are_places ? WIDE_ACC + 1 : WIDE_PACK + 1 };
         st[j].takes = j == w->mine && st[j].node.parent < 0;
         if (rounds > 0)
             wide_open(w, &st[j], rounds, most);
@@ -1028,7 +1224,7 @@ static void wide_scan_tree(wide *w)
     int top = wide_coordinator(w, w->mine);
     int32_t rounds = gci_segments(call, call->bytes);
     size_t most = gci_segment_at(call, call->bytes, 1);
-    wide_stream st = { .node = wide_local(w, top, wide_group(w, most)), .wanted_by = -1, .keep = true, .scan = true,
+    wide_stream st = { .node = wide_local(w, top, WIDE_VECTORS), .wanted_by = -1, .keep = true, .scan = true,
                        .takes = w->place == top };
     enum wide_spare before_lane = st.node.children > 0 ? WIDE_BEFORE : WIDE_ACC;
     st.spare = (int)before_lane + 1;
@@ -1111,7 +1307,7 @@ static void wide_scan_all(wide *w)
     const gci_call *call = w->call;
     int top = wide_coordinator(w, w->mine);
     int32_t rounds = gci_segments(call, call->bytes);
-    wide_stream st = { .node = wide_local(w, top, 1), .wanted_by = -1, .takes = w->place == top, .spare = WIDE_ACC + 1 };
+    wide_stream st = { .node = wide_local(w, top, WIDE_STAR), .wanted_by = -1, .takes = w->place == top, .spare = WIDE_ACC + 1 };
     wide_open(w, &st, rounds, gci_segment_at(call, call->bytes, 1));
     for (int32_t i = 0; i < rounds && !w->b->error; i++) {
         size_t at = gci_segment_at(call, call->bytes, i), bytes = gci_segment_at(call, call->bytes, i + 1) - at;
@@ -1144,28 +1340,21 @@ static int wide_place_blocks(wide *w, const gci_blocks *blocks)
     return GC_OK;
 }
 
-/* Up to which blocks are bundled. Bundles of an alltoall move within two clusters, at tops that have more than one each if there
- * are fewer ranks than clusters to share them; and must find room. */
-static size_t wide_limit(const wide *w)
-{
-    size_t limit = WIDE_BUNDLE / 2, pairs = (size_t)w->s->clusters * (size_t)w->s->clusters, longest = wide_longest(w);
-    if (w->call->coll != GCI_ALLTOALL)
-        return WIDE_BUNDLE;
-    limit = gci_min(limit, limit * (size_t)w->call->ranks / pairs);
-    return gci_min(limit, WIDE_SCRATCH / 4 / (longest * longest));
-}
-
 static void wide_personal(wide *w)
 {
-    const gci_call *call = w->call;
-    if (!call->even || call->own > wide_limit(w))
-        wide_direct(w);
-    else if (call->coll == GCI_SCATTER)
+    size_t limit = wide_bundle(w);
+    if (w->b->error)
+        return;
+    if (w->call->coll == GCI_ALLTOALL) {
+        wide_alltoall(w, limit);
+        return;
+    }
+    if (w->call->coll == GCI_SCATTER && limit > 0)
         wide_scatter(w);
-    else if (call->coll == GCI_GATHER)
+    wide_direct(w, limit, false);
+    wide_direct(w, limit, true);
+    if (w->call->coll == GCI_GATHER && limit > 0)
         wide_gather(w);
-    else
-        wide_alltoall(w);
 }
 
 static void wide_reductions(wide *w)
@@ -1196,43 +1385,180 @@ static bool wide_is_rooted(enum gci_coll coll)
     return coll == GCI_BCAST || coll == GCI_SCATTER || coll == GCI_GATHER || coll == GCI_REDUCE;
 }
 
+/* Is it free in which order ranks meet? Then near ones stand together. */
+static bool wide_is_free(const gci_call *call)
+{
+    bool scan = call->coll == GCI_SCAN || call->coll == GCI_EXSCAN, barrier = call->coll == GCI_BARRIER;
+    return barrier || !gci_coll_reduces(call->coll) || (!scan && call->commutative && call->associative && !call->canonical);
+}
+
+static int wide_compare(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return x[0] < y[0] ? -1 : x[0] > y[0];
+}
+
+/* Bytes of a message that all members of a cluster get, about. */
+static size_t wide_message(const gci_call *call)
+{
+    bool blocks = call->coll == GCI_ALLGATHER;
+    size_t bytes = blocks ? gci_blocks_bytes(&call->recv, 0, call->ranks) / (size_t)call->clusters->clusters : call->bytes;
+    return gci_segment_at(call, bytes, 1);
+}
+
+/* Who stands where, and what lies between those of the own cluster. */
+static int wide_begin(wide *w, gci_env *env, const gci_call *call)
+{
+    const gci_clusters *s = call->clusters;
+    const gci_topo *topo = s->topo;
+    size_t n = (size_t)call->ranks;
+    int32_t *block = gci_alloc(env, 6 * n * sizeof *block);
+    *w = (wide){ .env = env, .call = call, .s = s, .mine = s->of[call->rank], .root_place = -1, .queue = block,
+                 .joined = { GCI_NO_STEP, GCI_NO_STEP, GCI_NO_STEP } };
+    if (!block)
+        return GC_ERR_NOMEM;
+    w->member = block + 2 * n;
+    for (size_t shape = 0; shape < WIDE_SHAPES; shape++)
+        w->cut[shape] = block + (3 + shape) * n;
+    for (size_t i = 0; i < 2 * n; i++)
+        w->queue[i] = GCI_NO_STEP;
+    memcpy(w->member, s->member, n * sizeof *w->member);
+    for (int k = 0; k < s->clusters && wide_is_free(call); k++) {
+        int first = s->first[k], size = wide_size(w, k);
+        for (int i = 0; i < size; i++)
+            w->member[first + i] = topo->place[s->member[first + i]];
+        qsort(w->member + first, (size_t)size, sizeof *w->member, wide_compare);
+        for (int i = 0; i < size; i++)
+            w->member[first + i] = topo->order[w->member[first + i]];
+    }
+    w->ranks_are_places = true;
+    w->near_together = wide_is_free(call);
+    for (int place = 0; place < call->ranks; place++) {
+        w->ranks_are_places &= w->member[place] == place;
+        if (w->member[place] == call->rank)
+            w->place = place;
+        if (w->member[place] == call->root && wide_is_rooted(call->coll))
+            w->root_place = place;
+    }
+    gci_local_cuts(topo, w->member, s->first[w->mine], s->first[w->mine + 1], 0, w->cut[WIDE_BLOCKS]);
+    gci_local_cuts(topo, w->member, s->first[w->mine], s->first[w->mine + 1], wide_message(call), w->cut[WIDE_VECTORS]);
+    return GC_OK;
+}
+
+static void wide_end(wide *w)
+{
+    for (wide_tree *t; (t = w->trees); ) {
+        w->trees = t->next;
+        gci_free(w->env, t);
+    }
+    gci_free(w->env, w->queue);
+    gci_free(w->env, w->offset);
+    gci_free(w->env, w->lists);
+    gci_free(w->env, w->part);
+    gci_free(w->env, w->lane);
+    gci_free(w->env, w->value);
+    gci_free(w->env, w->operand);
+}
+
+GCI bool gci_wide_asks(const gci_call *call)
+{
+    bool blocks = call->coll == GCI_SCATTER || call->coll == GCI_GATHER || call->coll == GCI_ALLTOALL;
+    if (!blocks || call->even || call->known || !call->clusters || call->clusters->clusters < 2)
+        return false;
+    const wide w = { .call = call, .s = call->clusters };
+    return wide_longest(&w) > 1 && wide_limit(&w) > 0;
+}
+
+/* What this rank tells one other member. */
+static void wide_write(const wide *w, int to, uint8_t *told)
+{
+    size_t limit = wide_limit(w);
+    for (int k = 0; k < w->s->clusters && w->call->coll == GCI_ALLTOALL; k++) {
+        uint8_t *sum = told, *size = told + WIDE_SUM_BYTES;
+        if (wide_told_about(w, k) == 0 || wide_top(w, w->mine, k) != to)
+            continue;
+        for (int place = w->s->first[k]; place < w->s->first[k + 1]; place++, size += WIDE_SIZE_BYTES) {
+            size_t out = gci_block_bytes(&w->call->send, wide_rank(w, place));
+            size_t in = gci_block_bytes(&w->call->recv, wide_rank(w, place));
+            gci_put32(sum, gci_get32(sum) + (uint32_t)(out <= limit ? out : 0));
+            gci_put16(size, (uint16_t)(in <= limit ? in : 0));
+        }
+        told = size;
+    }
+    if (w->call->coll != GCI_ALLTOALL)
+        gci_put64(told, w->call->own);
+}
+
+/* NULL: no memory. */
+static gci_ask *wide_ask(wide *w)
+{
+    const gci_call *call = w->call;
+    size_t ranks = (size_t)call->ranks, told = WIDE_OWN_BYTES, heard = 0;
+    int first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
+    for (int place = first; place < end; place++) {
+        told += wide_told(w, w->place, place, w->s->clusters);
+        heard += wide_told(w, place, w->place, w->s->clusters);
+    }
+    gci_ask *ask = w->hungry ? NULL : gci_alloc(w->env, sizeof *ask + 4 * ranks * sizeof(size_t) + told + heard);
+    if (!ask)
+        return NULL;
+    size_t *list = (size_t *)(void *)(ask + 1);
+    ask->told = (uint8_t *)(list + 4 * ranks);
+    ask->heard = ask->told + told;
+    ask->call = (gci_call){ .coll = GCI_ALLTOALL, .rank = call->rank, .ranks = call->ranks, .elem_bytes = 1, .commutative = true,
+                            .associative = true, .clusters = call->clusters, .send = { .bytes = list, .at = list + ranks },
+                            .recv = { .bytes = list + 2 * ranks, .at = list + 3 * ranks } };
+    told = heard = 0;
+    for (int place = first; place < end; place++) {
+        size_t rank = (size_t)wide_rank(w, place);
+        list[rank] = wide_told(w, w->place, place, w->s->clusters);
+        list[2 * ranks + rank] = wide_told(w, place, w->place, w->s->clusters);
+        list[ranks + rank] = told;
+        list[3 * ranks + rank] = heard;
+        if (list[rank] > 0)
+            wide_write(w, place, ask->told + told);
+        told += list[rank];
+        heard += list[2 * ranks + rank];
+    }
+    return ask;
+}
+
+GCI int gci_wide_ask(gci_env *env, const gci_call *call, gci_ask **out)
+{
+    wide w;
+    *out = wide_begin(&w, env, call) < 0 ? NULL : wide_ask(&w);
+    wide_end(&w);
+    return *out ? GC_OK : GC_ERR_NOMEM;
+}
+
+static void wide_emit(wide *w)
+{
+    const gci_call *call = w->call;
+    if (call->coll == GCI_BCAST)
+        wide_bcast(w);
+    else if (call->coll == GCI_ALLGATHER && wide_place_blocks(w, &call->recv) < 0)
+        w->b->error = GC_ERR_NOMEM;
+    else if (call->coll == GCI_ALLGATHER)
+        wide_allgather(w);
+    else if (call->coll == GCI_SCATTER || call->coll == GCI_GATHER || call->coll == GCI_ALLTOALL)
+        wide_personal(w);
+    else
+        wide_reductions(w);
+}
+
 GCI void gci_wide_algo(gci_builder *b)
 {
-    const gci_call *call = b->call;
-    wide w = { .b = b, .call = call, .s = call->clusters, .root_place = -1, .may_write = b->ready };
-    if (!w.s || w.s->clusters < 2) {
+    wide w;
+    if (!b->call->clusters || b->call->clusters->clusters < 2) {
         b->error = GC_ERR_UNSUPPORTED;
         return;
     }
-    w.queue = gci_alloc(b->env, 2 * (size_t)call->ranks * sizeof *w.queue);
-    if (!w.queue) {
+    b->error = wide_begin(&w, b->env, b->call);
+    w.b = b;
+    w.may_write = b->ready;
+    if (!b->error)
+        wide_emit(&w);
+    if (w.hungry)
         b->error = GC_ERR_NOMEM;
-        return;
-    }
-    w.joined.a = w.joined.b = w.joined.both = GCI_NO_STEP;
-    for (int i = 0; i < 2 * call->ranks; i++)
-        w.queue[i] = GCI_NO_STEP;
-    w.mine = w.s->of[call->rank];
-    for (int place = 0; place < call->ranks; place++) {
-        if (w.s->member[place] == call->rank)
-            w.place = place;
-        if (w.s->member[place] == call->root && wide_is_rooted(call->coll))
-            w.root_place = place;
-    }
-    if (call->coll == GCI_BCAST)
-        wide_bcast(&w);
-    else if (call->coll == GCI_ALLGATHER && wide_place_blocks(&w, &call->recv) < 0)
-        b->error = GC_ERR_NOMEM;
-    else if (call->coll == GCI_ALLGATHER)
-        wide_allgather(&w);
-    else if (call->coll == GCI_SCATTER || call->coll == GCI_GATHER || call->coll == GCI_ALLTOALL)
-        wide_personal(&w);
-    else
-        wide_reductions(&w);
-    gci_free(b->env, w.queue);
-    gci_free(b->env, w.offset);
-    gci_free(b->env, w.part);
-    gci_free(b->env, w.lane);
-    gci_free(b->env, w.value);
-    gci_free(b->env, w.operand);
+    wide_end(&w);
 }

@@ -3,11 +3,11 @@
  *
  * gcrun -n 4 qr [N]
  *
- * Column j belongs to rank j % size and stays there. In step k all ranks agree on the column whose rest, from row k down, is
- * longest (an allreduce: the maximum with its place, an operation of our own); its owner makes the reflection that turns
- * that rest into one number and broadcasts it; every rank reflects its other columns. Rank 0 checks that Q R is A P and that
- * R is what one process finds. The program is that of T. Kielmann et al., "MagPIe: MPI's collective communication operations
- * for clustered wide area systems" (1999), chapter 4.
+ * Column j belongs to rank j % size. In step k all ranks agree on the column whose rest, from row k down, is longest (an
+ * allreduce of an operation of our own: maximum and place); its owner makes the reflection that turns that rest into one
+ * number and broadcasts it; every rank reflects its other columns. Rank 0 checks that Q R is A P and that R is what one
+ * process finds. The program is that of T. Kielmann et al., "MagPIe: MPI's collective communication operations for
+ * clustered wide area systems" (1999), chapter 4.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "gridcomm.h"
@@ -20,7 +20,6 @@
 
 enum { N_MAX = 8192 };
 static const double ROUNDING = 1e-15;       /* relative, of each step */
-
 typedef struct pivot { double length; int64_t column; } pivot;     /* the length squared */
 
 typedef struct qr {
@@ -67,15 +66,6 @@ static void longest(const void *in, void *inout, size_t count, gc_type type, voi
         if (a[i].length > b[i].length || (a[i].length == b[i].length && a[i].column < b[i].column)) b[i] = a[i];
 }
 
-static void fill(const qr *q)
-{
-    for (int c = 0; c < q->own; c++) {
-        const int j = c * q->size + q->rank;
-        for (int i = 0; i < q->n; i++) column_of(q, c)[i] = j < q->n ? element(i, j) : 0;
-        q->length[c] = j < q->n ? dot(column_of(q, c), column_of(q, c), q->n) : -1;
-    }
-}
-
 /* v and f = v[n] such that x - f v (v x) = (alpha, 0, 0, ...); x becomes just that. */
 static void reflect_away(double *x, double squared, double *v, int n)
 {
@@ -95,18 +85,15 @@ static void reflect(double *x, const double *v, int n)
 
 static int factorise(qr *q)
 {
-    fill(q);
     for (int k = 0, err; k < q->n; k++) {
         const int rest = q->n - k;
         double *v = step_of(q, k);
         pivot best = { -1, 0 };
-        for (int c = 0; c < q->own; c++) {
-            const pivot mine = { q->length[c], (int64_t)c * q->size + q->rank };
-            longest(&mine, &best, 1, GC_OPAQUE, NULL);
-        }
+        for (int c = 0; c < q->own; c++)
+            longest(&(pivot){ q->length[c], (int64_t)c * q->size + q->rank }, &best, 1, GC_OPAQUE, NULL);
         if (q->world && (err = gc_allreduce(q->world, &best, &best, 1, GC_OPAQUE, q->longest)) != GC_OK) return err;
-        const int owner = (int)(best.column % q->size), place = (int)(best.column / q->size);
         q->order[k] = (int)best.column;
+        const int owner = q->order[k] % q->size, place = q->order[k] / q->size;
         if (owner == q->rank) {
             reflect_away(column_of(q, place) + k, best.length, v, rest);
             q->length[place] = -1;
@@ -133,10 +120,8 @@ static int check(const qr *q, const qr *alone)
         if (fabs(x[k]) > before * (1 + 1e-12)) apart = INFINITY;                    /* pivots do not grow */
         before = fabs(x[k]);
         for (int i = k; i >= 0; i--) reflect(x + i, step_of(q, i), q->n - i);      /* Q times column k of R */
-        for (int i = 0; i < q->n; i++) {
-            wrong += (x[i] - element(i, j)) * (x[i] - element(i, j));
-            whole += element(i, j) * element(i, j);
-        }
+        for (int i = 0; i < q->n; i++)
+            wrong += (x[i] - element(i, j)) * (x[i] - element(i, j)), whole += element(i, j) * element(i, j);
     }
     wrong = sqrt(wrong / whole), apart = sqrt(apart / whole);
     if (wrong <= ROUNDING * q->n && apart <= ROUNDING * q->n) return GC_OK;
@@ -154,7 +139,6 @@ static int run(qr *q, qr *alone)
     if (err || (err = factorise(q)) != GC_OK) return err;
     took = seconds() - took;
     gc_get_stats(q->world, &after);
-
     uint64_t wide[2] = { after.wan_messages - before.wan_messages, after.wan_bytes - before.wan_bytes }, sum[2];
     err = gc_reduce(q->world, &took, &slowest, 1, GC_DOUBLE, GC_MAX, 0);
     if (!err) err = gc_reduce(q->world, wide, sum, 2, GC_UINT64, GC_SUM, 0);
@@ -166,17 +150,21 @@ static int run(qr *q, qr *alone)
     return err;
 }
 
+/* All that is of doubles in one block, and in it the rank's columns of A. */
 static int make_room(qr *q)
 {
-    const size_t n = (size_t)q->n, own = (n + (size_t)q->size - 1) / (size_t)q->size;
-    const size_t gathered = q->rank == 0 ? (size_t)q->size * own * n : 0;
+    const size_t n = (size_t)q->n, size = (size_t)q->size, own = (n + size - 1) / size, gathered = q->rank ? 0 : size * own * n;
     q->own = (int)own;
     q->column = malloc((own * n + own + n * (n + 1) + gathered) * sizeof(double));
-    q->order = malloc(n * sizeof(int));
+    q->order = malloc(n * sizeof *q->order);
     if (!q->column || !q->order) return GC_ERR_NOMEM;
     q->length = q->column + own * n;
     q->reflection = q->length + own;
     q->all = q->reflection + n * (n + 1);
+    for (int c = 0, j = q->rank; c < q->own; c++, j += q->size) {
+        for (int i = 0; i < q->n; i++) column_of(q, c)[i] = j < q->n ? element(i, j) : 0;
+        q->length[c] = j < q->n ? dot(column_of(q, c), column_of(q, c), q->n) : -1;
+    }
     return GC_OK;
 }
 
@@ -185,11 +173,11 @@ int main(int argc, char **argv)
     char why[256] = "", *end = NULL;
     gc_options options = GRIDCOMM_OPTIONS_INIT;
     const long n = argc > 1 ? strtol(argv[1], &end, 10) : 100;
+    qr q = { .n = (int)n }, alone = { .n = (int)n, .size = 1 };
     if (argc > 2 || (end && (*end || end == argv[1])) || n < 1 || n > N_MAX) {
         fprintf(stderr, "usage: qr [N]\n");
         return 2;
     }
-    qr q = { .n = (int)n }, alone = { .n = (int)n, .size = 1 };
     options.error_text = why;
     options.error_text_size = sizeof why;
     int err = gc_init(&q.world, &options);
@@ -197,8 +185,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "qr: cannot join the job: %s: %s\n", gc_strerror(err), why);
         return 1;
     }
-    q.rank = gc_rank(q.world);
-    q.size = gc_size(q.world);
+    q.rank = gc_rank(q.world), q.size = gc_size(q.world);
     err = make_room(&q);
     if (!err && q.rank == 0) err = make_room(&alone);
     if (!err) err = run(&q, &alone);
@@ -207,9 +194,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "qr: rank %d: %s: %s\n", q.rank, gc_strerror(err), why);
         gc_abort(q.world, 1);                   /* the others wait for this rank */
     }
-    free(q.column);
-    free(q.order);
-    free(alone.column);
-    free(alone.order);
+    free(q.column), free(q.order);
+    free(alone.column), free(alone.order);
     return gc_finalize(q.world) || err;
 }

@@ -28,6 +28,7 @@ typedef struct gct_outcome {
     int64_t  virtual_ns;        /* when the last rank ended; simulated only */
     int      verdict;           /* of sim_run; real: 0 */
     int      resets;            /* connections that GCT_RESET found */
+    int      collectives;       /* whose schedules were proven as they ran (sim/witness.h); simulated only */
 } gct_outcome;
 
 /* A site of a simulated job: its ranks are the next so many. Hosts of different sites reach each other unless it says otherwise. */
@@ -63,6 +64,7 @@ typedef struct gct_spec {
     int         ranks_per_host; /* simulated; 0: 1 */
     int         time_limit;     /* s of real time; 0: 60. Real sockets: overrunning it aborts the program */
     bool        calm;           /* simulated: no seeded faults, exact times */
+    bool        unwitnessed;    /* simulated: nobody checks the schedules of its collectives */
     int64_t     lan_latency, lan_rate, wan_latency, wan_rate;   /* simulated; 0: 50 us, 125 MB/s, 10 ms, 1 MB/s */
     bool        finalizes;      /* rank_main calls gc_finalize itself; else it is called, and must succeed if rank_main did */
     bool        leave_anyhow;   /* ... or need not succeed (somebody died) */
@@ -78,7 +80,8 @@ typedef struct gct_spec {
 } gct_spec;
 
 /* Runs a job; rank_main returns 0 for success. Returns how many ranks failed: by that, by gc_init or gc_finalize, by not
- * coming to an end, by memory, descriptors or threads that the library still holds. Killed ranks do not count. */
+ * coming to an end, by memory, descriptors or threads that the library still holds. Killed ranks do not count. Simulated: and
+ * what is wrong with the schedules of its collectives. */
 typedef int gct_main(gc_comm *world, int rank, int size, void *arg);
 int gct_job(const gct_spec *, gct_main *, void *arg);
 bool gct_simulated(const gct_spec *);

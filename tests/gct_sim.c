@@ -8,6 +8,7 @@
 #include "gct.h"
 
 #include "sim/simnet.h"
+#include "sim/witness.h"
 
 #include <stdlib.h>
 
@@ -24,6 +25,7 @@ struct gct_sim_job {
     int       opened;           /* ranks that are through gc_init */
     char      root[GCT_ROOT_TEXT];
     gct_sim_event *events;
+    witness  *witness;          /* or NULL */
 };
 
 typedef struct gct_sim_rank {
@@ -96,6 +98,9 @@ static void gct_sim_main(sim_proc *p, void *of_rank)
         r->spec->options(&o, r->rank, r->arg);
     }
     int code = gci_open(&world, &o, sim_sys(p));
+    if (!code && r->job->witness) {
+        witness_attach(r->job->witness, world);
+    }
     if (!code && ++r->job->opened == r->spec->ranks) {
         gct_sim_started(r->job);
     }
@@ -251,6 +256,21 @@ static int gct_sim_judge(const gct_sim_rank *r, const sim_proc *p)
     return r->bad != 0;
 }
 
+/* What is wrong with its collectives. All must have ended if everything else went well. */
+static int gct_sim_hear_witness(gct_sim_job *job, int failed)
+{
+    bool whole = !failed && !job->spec->outcome->verdict && !job->spec->leave_anyhow;
+    for (int rank = 0; rank < job->spec->ranks; rank++) {
+        whole &= !sim_proc_killed(job->procs[rank]);
+    }
+    if (!job->witness) {
+        return 0;
+    }
+    witness_report report = witness_end(job->witness, whole);
+    job->spec->outcome->collectives = report.proven;
+    return report.faults;
+}
+
 int gct_job_sim(const gct_spec *spec, uint64_t seed, gct_main *run, void *arg)
 {
     int per_host = spec->ranks_per_host > 0 ? spec->ranks_per_host : 1, failed = 0;
@@ -267,6 +287,7 @@ int gct_job_sim(const gct_spec *spec, uint64_t seed, gct_main *run, void *arg)
         abort();
     }
     gct_sim_job job = { .spec = spec, .s = s, .procs = procs, .arg = arg };
+    job.witness = spec->unwitnessed ? NULL : witness_new(stderr);
     job.events = calloc((size_t)spec->event_count + 1, sizeof *job.events);
     if (!job.events) {
         abort();
@@ -288,6 +309,7 @@ int gct_job_sim(const gct_spec *spec, uint64_t seed, gct_main *run, void *arg)
     for (int rank = 0; rank < spec->ranks; rank++) {
         failed += gct_sim_judge(&ranks[rank], procs[rank]);
     }
+    failed += gct_sim_hear_witness(&job, failed);
     gct_set_rank_finder(NULL);
     sim_free(s);
     free(ranks);

@@ -391,6 +391,123 @@ static void test_reordered(void **state)
                 assert_int_equal(0, gct_job(&(gct_spec){ .ranks = job_sizes[i], .sites = sites }, reordered, NULL));
 }
 
+/* ---- uneven blocks between clusters -------------------------------------------------------------------------------- */
+
+/* Short blocks, which go together, beside long ones, which do not. */
+static int uneven(gc_comm *world, int rank, int size, void *arg)
+{
+    static const size_t bases[] = { 1, 200, 900, 4000 };
+    (void)rank, (void)arg;
+    for (int i = 0; i < COUNT(bases); i++)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            way w = { .listed = true, .base = bases[i], .gap = 3, .in_place = in_place };
+            for (int root = i; root < size; root += 3) {
+                GCT_TRY(try_scatter(world, root, &w));
+                GCT_TRY(try_gather(world, root, &w, false));
+            }
+            GCT_TRY(try_alltoall(world, &w));
+        }
+    return 0;
+}
+
+/* Many at once, of all kinds, and ended in another order; lists are the library's no longer than a call takes. */
+static int uneven_at_once(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { N = 12, TAG = 500 };
+    blocks send[N], recv[N];
+    uint8_t *own[N];
+    gc_request *request[N], *between[N];
+    int64_t one = 1, sum[N];
+    (void)arg;
+    for (int i = 0; i < N; i++) {
+        way w = { .listed = true, .base = i % 2 ? 3 : 2000 };
+        int root = i * 5 % size;
+        size_t bytes[RANKS_MAX], own_bytes = way_size(&w, root, rank);
+        send[i] = recv[i] = (blocks){ .n = size };
+        for (int k = 0; k < size; k++) {
+            send[i].bytes[k] = i % 3 == 2 ? pair_size(&w, rank, k) : way_size(&w, root, k);
+            bytes[k] = recv[i].bytes[k] = i % 3 == 2 ? pair_size(&w, k, rank) : send[i].bytes[k];
+        }
+        blocks_place(&send[i], 2);
+        blocks_place(&recv[i], 5);
+        blocks_fill(&send[i], rank, TAG);
+        own[i] = gct_buffer(own_bytes);
+        size_t sent[RANKS_MAX], from[RANKS_MAX], to[RANKS_MAX];
+        memcpy(sent, send[i].bytes, sizeof sent);
+        memcpy(from, send[i].at, sizeof from);
+        memcpy(to, recv[i].at, sizeof to);
+        if (i % 3 == 0)
+            gct_ok(gc_iscatterv(world, send[i].buf, sent, from, own[i], own_bytes, root, &request[i]));
+        else if (i % 3 == 1)
+            gct_ok(gc_igatherv(world, send[i].buf + from[rank], own_bytes, recv[i].buf, bytes, to, root, &request[i]));
+        else
+            gct_ok(gc_ialltoallv(world, send[i].buf, sent, from, recv[i].buf, bytes, to, &request[i]));
+        gct_ok(gc_iallreduce(world, &one, &sum[i], 1, GC_INT64, GC_SUM, &between[i]));
+        memset(bytes, 0xee, sizeof bytes);
+        memset(sent, 0xee, sizeof sent);
+        memset(from, 0xee, sizeof from);
+        memset(to, 0xee, sizeof to);
+    }
+    for (int k = 0; k < N; k++) {
+        int i = (k * 7 + rank) % N, root = i * 5 % size;
+        gct_ok(gc_wait(&request[i], NULL));
+        gct_ok(gc_wait(&between[i], NULL));
+        gct_require(sum[i] == size, "sum %d", i);
+        if (i % 3 == 0)
+            gct_require(!gct_check(own[i], send[i].bytes[rank], root, TAG + rank), "scatterv %d", i);
+        for (int r = 0; r < size && (i % 3 == 2 || (i % 3 == 1 && rank == root)); r++)
+            gct_require(!gct_check(recv[i].buf + recv[i].at[r], recv[i].bytes[r], r, TAG + (i % 3 == 2 ? rank : r)),
+                        "collective %d: block of %d", i, r);
+    }
+    for (int i = 0; i < N; i++)
+        gct_require(!blocks_free(&send[i]) && !blocks_free(&recv[i]) && !gct_buffer_free(own[i]), "collective %d", i);
+    return 0;
+}
+
+/* One rank never comes; the others give up, whatever they have come to. */
+static int uneven_given_up(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)arg;
+    for (int missing = 0; missing < size; missing++)
+        for (int coll = 0; coll < 3; coll++) {
+            size_t bytes[RANKS_MAX], at[RANKS_MAX];
+            uint8_t a[8 * RANKS_MAX] = { 0 }, b[8 * RANKS_MAX];
+            gc_comm *comm;
+            gc_request *request = NULL;
+            for (int i = 0; i < size; i++) {
+                bytes[i] = 5;
+                at[i] = (size_t)i * 8;
+            }
+            gct_ok(gc_comm_dup(world, &comm));
+            if (rank != missing)
+                gct_ok(coll == 0 ? gc_iscatterv(comm, a, bytes, at, b, 5, 0, &request)
+                       : coll == 1 ? gc_igatherv(comm, a, 5, b, bytes, at, size - 1, &request)
+                       : gc_ialltoallv(comm, a, bytes, at, b, bytes, at, &request));
+            gct_ok(gc_barrier(world));
+            int code = rank == missing ? gc_barrier(comm) : gc_wait(&request, NULL);
+            gct_require(code == GC_ERR_MISMATCH || code == GC_OK, "collective %d without %d: %s", coll, missing,
+                        gc_strerror(code));
+            gct_require(code != GC_OK || rank != missing, "collective %d: %d", coll, missing);
+            gct_ok(gc_barrier(world));
+            gct_ok(gc_comm_free(comm));
+        }
+    return 0;
+}
+
+static void test_uneven(void **state)
+{
+    static const int ranks[] = { 3, 5, 8, 16 };
+    (void)state;
+    for (int i = 0; i < COUNT(ranks); i++)
+        for (int sites = 1; sites <= 3; sites++) {
+            const gct_spec spec = { .ranks = ranks[i], .sites = sites, .time_limit = 100 };
+            assert_int_equal(0, gct_job(&spec, uneven, NULL));
+            assert_int_equal(0, gct_job(&spec, uneven_at_once, NULL));
+            if (i < 2)
+                assert_int_equal(0, gct_job(&spec, uneven_given_up, NULL));
+        }
+}
+
 /* ---- given trees ------------------------------------------------------------------------------------------------- */
 
 static int try_tree_vectors(gc_comm *comm, const gc_tree *tree, const ops *o, size_t count)
@@ -562,12 +679,60 @@ static int pair_apart(gc_comm *world, int rank, int size, void *arg)
     return 0;
 }
 
+/* One of the two says 0 bytes, so there is no message: who waits for it finds out. Last, each says so of what it sends. */
+static int pair_without(gc_comm *world, int rank, int size, void *arg)
+{
+    static const size_t pairs[][2] = { { 0, 5 }, { 5, 0 }, { 0, 200000 }, { 200000, 0 } };
+    uint8_t *a = gct_buffer(200000 * (size_t)size), *b = gct_buffer(200000 * (size_t)size);
+    size_t to[RANKS_MAX], from[RANKS_MAX], at[RANKS_MAX];
+    int other = size - 1;
+    (void)arg;
+    for (int i = 0; i < 3 * COUNT(pairs) + 1; i++) {
+        bool both = i == 3 * COUNT(pairs);
+        const size_t *pair = pairs[both ? 0 : i / 3];
+        size_t mine = both ? 5 : pair[rank == 0 ? 0 : 1];
+        int code, coll = both ? 2 : i % 3;
+        char text[200] = "";
+        for (int k = 0; k < size; k++) {
+            to[k] = from[k] = 10;
+            at[k] = (size_t)k * 200000;
+        }
+        if (rank == 0 || rank == other) {
+            from[other - rank] = mine;
+            to[other - rank] = both ? 0 : mine;
+        }
+        size_t own = rank == other ? mine : 10;
+        if (coll == 2)
+            code = gc_alltoallv(world, a, to, at, b, from, at);
+        else
+            code = coll ? gc_gatherv(world, a, own, b, from, at, 0) : gc_scatterv(world, a, to, at, b, own, 0);
+        bool waits = mine > 0 && (coll == 2 ? rank == 0 || rank == other : rank == (coll ? 0 : other));
+        gc_last_error(world, NULL, text, sizeof text);
+        gct_require(code == GC_ERR_MISMATCH || (code == GC_OK && !waits), "case %d: %s", i, gc_strerror(code));
+        gct_require(code == GC_OK || strstr(text, "rank"), "case %d: %s", i, text);
+        gct_ok(gc_barrier(world));
+    }
+    gct_require(!gct_buffer_free(a) && !gct_buffer_free(b), "overrun");
+    return 0;
+}
+
+static void test_pair_without(void **state)
+{
+    static const int ranks[] = { 2, 5, 6, 16 };
+    (void)state;
+    for (int i = 0; i < 2 * COUNT(ranks); i++)          /* unwitnessed: schedules that do not agree may end well */
+        assert_int_equal(0, gct_job(&(gct_spec){ .ranks = ranks[i / 2], .sites = 1 + i % 2, .unwitnessed = true },
+                                    pair_without, NULL));
+}
+
 static void test_mismatch(void **state)
 {
     static const int ranks[] = { 2, 3, 5, 8, 16 };
     (void)state;
     run(2, pair_apart, NULL);
     run(5, pair_apart, NULL);
+    for (int sites = 2; sites <= 3; sites++)
+        assert_int_equal(0, gct_job(&(gct_spec){ .ranks = 6, .sites = sites, .time_limit = 100 }, pair_apart, NULL));
     for (int i = 0; i < COUNT(ranks); i++)
         run(ranks[i], mismatch, NULL);
 }
@@ -711,7 +876,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_root), cmocka_unit_test(test_every_size), cmocka_unit_test(test_algorithms),
         cmocka_unit_test(test_reordered),  cmocka_unit_test(test_trees),      cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_pair_without),
     };
     return cmocka_run_group_tests_name("blocks", tests, NULL, NULL);
 }

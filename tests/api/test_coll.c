@@ -872,6 +872,32 @@ static int late_zero(gc_comm *world, int rank, int size, void *arg)
     return 0;
 }
 
+/* Rank 0 comes to collectives that failed without it long ago: more of them than anybody remembers. */
+static int far_behind(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { LAPS = 60 };                 /* the odd one sends to the last rank at first, which sees it, and not to rank 0 */
+    int64_t a = 1, b;
+    (void)arg;
+    for (int r = 1; rank == 0 && r < size; r++)
+        gct_ok(gc_recv(world, NULL, 0, r, 1, NULL));
+    for (int i = 0; i < LAPS; i++) {
+        int code = rank == size - 2 ? gc_barrier(world) : gc_allreduce(world, &a, &b, 1, GC_INT64, GC_SUM);
+        gct_require(code == GC_ERR_MISMATCH, "lap %d: %s", i, gc_strerror(code));
+    }
+    if (rank > 0)
+        gct_ok(gc_send(world, NULL, 0, 0, 1));
+    GCT_TRY(try_sum(world, ALLREDUCE, 3, 0, false));
+    return try_all(world, 1000, 0);
+}
+
+static void test_far_behind(void **state)
+{
+    static char doubling[] = "barrier:doubling,allreduce:doubling";
+    (void)state;
+    assert_int_equal(0, gct_job(&(gct_spec){ .ranks = 4, .options = set_algo }, far_behind, doubling));
+    assert_int_equal(0, gct_job(&(gct_spec){ .ranks = 8, .options = set_algo }, far_behind, doubling));
+}
+
 static void test_long_life(void **state)
 {
     (void)state;
@@ -882,7 +908,7 @@ static void test_long_life(void **state)
 
 /* ---- out of memory ----------------------------------------------------------------------------------------------- */
 
-enum { POOR_RANK = 1, POOR_RANKS = 5 };
+enum { POOR_RANK = 1, POOR_RANKS = 5, POOR_SITES = 4, POOR_KINDS = 6 };
 typedef struct poverty {
     void *(*alloc)(void *user, void *old, size_t bytes);        /* the harness's */
     void  *user;
@@ -921,12 +947,15 @@ static void make_poor(gc_options *options, int rank, void *arg)
 static int poor_call(gc_comm *comm, int kind, const gc_tree *tree)
 {
     static const size_t counts[POOR_RANKS] = { 3, 0, 2, 1, 1 }, at[POOR_RANKS] = { 0, 3, 3, 5, 6 };
+    static const size_t ones[POOR_RANKS] = { 1, 1, 1, 1, 1 }, place[POOR_RANKS] = { 0, 1, 2, 3, 4 };
     int64_t send[7], recv[7], rank = gc_rank(comm), size = gc_size(comm);
     for (int i = 0; i < 7; i++)
         send[i] = rank;
     int code = kind == 0 ? gc_allreduce(comm, send, recv, 7, GC_INT64, GC_SUM)
              : kind == 1 ? gc_reduce_scatter(comm, send, recv, counts, GC_INT64, GC_SUM)
              : kind == 2 ? gc_allgatherv(comm, send, counts[rank], recv, counts, at)
+             : kind == 4 ? gc_gatherv(comm, send, counts[rank], recv, counts, at, 0)
+             : kind == 5 ? gc_alltoallv(comm, send, ones, place, recv, ones, place)
              : gc_tree_gatherv(comm, tree, send, counts[rank], recv, counts, at);
     gct_require(code != GC_OK || kind > 1 || (kind == 1 && rank == 1) || recv[0] == size * (size - 1) / 2, "wrong sum");
     return code;
@@ -940,7 +969,7 @@ static int poor_job(gc_comm *world, int rank, int size, void *arg)
     gc_tree *tree;
     gct_ok(gc_tree_build(&tree, "chain", size, 0, NULL, NULL));
     gct_ok(gc_comm_dup(world, &fresh));
-    gct_ok(gc_barrier(world));
+    gct_ok(gc_barrier(p->kind < POOR_SITES ? world : fresh));       /* between sites: it knows by then that it is */
     p->armed = rank == POOR_RANK || p->armed;
     int code = poor_call(fresh, p->kind, tree);
     if (rank == POOR_RANK)
@@ -962,11 +991,12 @@ static void test_out_of_memory(void **state)
     (void)state;
     if (!gct_simulated(&(gct_spec){ .ranks = POOR_RANKS }))
         return;                 /* with real threads it is chance whose allocation fails */
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < POOR_KINDS; kind++) {
         int n = 0;
         for (bool failed = true; failed; n++) {
             poverty p = { .kind = kind, .left = n };
-            assert_int_equal(0, gct_job(&(gct_spec){ .ranks = POOR_RANKS, .options = make_poor }, poor_job, &p));
+            const gct_spec spec = { .ranks = POOR_RANKS, .sites = kind < POOR_SITES ? 1 : 2, .options = make_poor };
+            assert_int_equal(0, gct_job(&spec, poor_job, &p));
             failed = p.failed;
             assert_true(n < 100);
         }
@@ -1044,7 +1074,7 @@ int main(void)
         cmocka_unit_test(test_user_operations),  cmocka_unit_test(test_reduce_local),   cmocka_unit_test(test_subcomms),
         cmocka_unit_test(test_many_at_once),     cmocka_unit_test(test_goes_on),        cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_among),   cmocka_unit_test(test_wrong_arguments), cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_mismatch_is_told), cmocka_unit_test(test_long_life),
+        cmocka_unit_test(test_mismatch_is_told), cmocka_unit_test(test_long_life), cmocka_unit_test(test_far_behind),
     };
     return cmocka_run_group_tests_name("coll", tests, NULL, NULL);
 }

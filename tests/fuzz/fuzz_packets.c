@@ -531,6 +531,8 @@ static void op_ask(fuzz *f)
     k.tag = choice % 4;
     k.signature = choice & 8 ? next32(f) : 0;
     k.total = choice & 16 ? COLL_LONG : 0;
+    k.flags = choice & 64 && !f->honest ? GCI_FLAG_OVER : 0;
+    k.seq = choice & 128 ? f->p.next : 0;
     if (choice & 32 && r) {
         k.context = r->context;
         k.tag = r->tag;

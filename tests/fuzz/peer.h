@@ -443,7 +443,7 @@ static inline void peer_routes(peer *p)
 
 static inline void peer_open(peer *p, const peer_setup *setup)
 {
-    static const gci_p2p_upcalls upcalls = { gci_coll_signature, gci_coll_fail, gci_coll_notice };
+    static const gci_p2p_upcalls upcalls = { gci_coll_signature, gci_coll_fail, gci_coll_notice, gci_coll_is_over };
     gc_options options = GRIDCOMM_OPTIONS_INIT;
     memset(p, 0, sizeof *p);
     p->sys = (gci_sys){ .now = peer_now, .yield = peer_yield, .send = peer_send, .recv = peer_recv, .close = peer_shut,
@@ -457,7 +457,7 @@ static inline void peer_open(peer *p, const peer_setup *setup)
     options.alloc = peer_alloc;
     options.alloc_user = p;
     options.progress = setup->progress ? setup->progress : "sleep";
-    options.algo = "";
+    options.algo = "bcast:binomial";       /* one message, whatever its length */
     options.credits = setup->credits;
     options.queue_packets = setup->queue_packets;
     options.eager_budget = setup->eager_budget;

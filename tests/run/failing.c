@@ -9,6 +9,7 @@
  *   first        rank 0 sends its first message to rank 1 while that is stopped
  *   compute      rank 2 computes for NUMBER s while rank 6 dies
  *   connect      rank 2 computes for NUMBER s while others connect to it
+ *   poor         rank 1 has no descriptor more than after gc_init, for NUMBER s or, if that is not positive, for good
  *   abort        rank 2 aborts, the others wait in various calls
  *
  * What a rank meets is one line: "met CODE fault RANK at MS: TEXT", MS of the clock that `date` shows. The script is
@@ -18,10 +19,13 @@
 #define _POSIX_C_SOURCE 200809L
 #include "gridcomm.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -332,6 +336,49 @@ static int connecting(const part *p)
     return err ? met(p->world, err) : status;
 }
 
+/* ---- out of descriptors -------------------------------------------------------------------------------------------- */
+
+static struct rlimit before;
+
+static void *relent(void *of_part)
+{
+    const part *p = of_part;
+    pause_ms(p->number * 1000L);
+    if (setrlimit(RLIMIT_NOFILE, &before) == 0) printf("has more at %lld\n", now_ms());
+    return NULL;
+}
+
+static bool spend_all(part *p)
+{
+    int next = open("/dev/null", O_RDONLY);             /* the lowest that is free */
+    struct rlimit none;
+    pthread_t thread;
+    if (next < 0 || getrlimit(RLIMIT_NOFILE, &before) || close(next)) return false;
+    none = before;
+    none.rlim_cur = (rlim_t)next;
+    return setrlimit(RLIMIT_NOFILE, &none) == 0 && open("/dev/null", O_RDONLY) < 0
+           && (p->number <= 0 || (pthread_create(&thread, NULL, relent, p) == 0 && pthread_detach(thread) == 0));
+}
+
+/* First messages, with the poor one last. */
+static int poor(part *p)
+{
+    int err = GC_OK, got = -1;
+    if (p->rank == 1 && !spend_all(p)) return wrong("the limit");
+    printf("ready\n");
+    until_there(p, "go");
+    for (int poor_one = 0; poor_one < 2 && !err; poor_one++)
+        for (int d = 0; d < p->size && !err; d++) {
+            int other = (2 * p->size - p->rank + d) % p->size;          /* in each turn the other one's other is this one */
+            if (other == p->rank || (other == 1 || p->rank == 1) != poor_one) continue;
+            err = gc_sendrecv(p->world, &p->rank, sizeof p->rank, other, 0, &got, sizeof got, other, 0, NULL);
+            if (!err && got != other) return wrong("a first message");
+            if (err && !poor_one) return wrong("a message that has nothing to do with the poor one");
+        }
+    if (!err) err = gc_barrier(p->world);
+    return err ? met(p->world, err) : 0;
+}
+
 /* ---- abort --------------------------------------------------------------------------------------------------------- */
 
 static int aborting(part *p)
@@ -367,7 +414,7 @@ static int act(part *p, const char *role)
     return strcmp(role, "start") == 0 ? start(p) : strcmp(role, "loop") == 0 ? loop(p)
          : strcmp(role, "windows") == 0 ? windows(p) : strcmp(role, "first") == 0 ? first(p)
          : strcmp(role, "compute") == 0 ? compute_and_loop(p) : strcmp(role, "connect") == 0 ? connecting(p)
-         : strcmp(role, "abort") == 0 ? aborting(p) : wrong("no such role");
+         : strcmp(role, "poor") == 0 ? poor(p) : strcmp(role, "abort") == 0 ? aborting(p) : wrong("no such role");
 }
 
 int main(int argc, char **argv)

@@ -153,6 +153,31 @@ finish $((seconds + 20))
 want_status 0; want_nothing_left; end
 unset GRIDCOMM_PEER_TIMEOUT
 
+# ---- out of descriptors
+
+export GRIDCOMM_PEER_TIMEOUT=2
+for direct in 0 1; do
+    begin "a rank without a descriptor for a connection, links of their own $direct: who wants one is told, in time"
+    export GRIDCOMM_DIRECT=$direct
+    job 4 poor; lines 4 ready
+    since=$(now_ms); touch go; finish 40
+    sed -i '/^\[1\] met GC_ERR_PEER fault [023] /d' out
+    met 3 GC_ERR_PEER 1 "$since" 20000
+    # Who finds no route any more may say so a moment before it hears why.
+    [ "$(grep -c ' met .*\(out of descriptors\|no route leads there\)' out)" -eq 3 ] || wrong 'another cause is told'
+    want_status 3; want_nothing_left; end
+done
+unset GRIDCOMM_DIRECT
+
+export GRIDCOMM_PEER_TIMEOUT=8
+begin 'a rank without a descriptor for a connection for 5 s: no error'
+job 4 poor 5; lines 4 ready
+touch go; finish 30
+grep -q 'has more at' out || wrong 'it was through before'
+! grep -q 'met\|wrong:' out || wrong 'an error'
+want_status 0; want_nothing_left; end
+unset GRIDCOMM_PEER_TIMEOUT
+
 # ---- abort
 
 begin 'gc_abort while the others wait'

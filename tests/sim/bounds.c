@@ -369,6 +369,6 @@ int bounds_measure(const bounds_net *net, bounds_cell *cells, int count, int tim
     gct_spec spec = { .ranks = job.ranks, .on = GCT_ON_SIM, .seed = 1, .calm = true, .places = places, .arrange = bounds_arrange,
                       .lan_latency = bounds_near, .lan_rate = bounds_nic, .wan_latency = bounds_latency,
                       .wan_rate = net->uplinks ? wide : bounds_rate, .time_limit = time_limit, .outcome = &job.outcome,
-                      .options = bounds_options, .virtual_limit = 3600 * (int64_t)1000000000 };
+                      .options = bounds_options, .virtual_limit = 3600 * (int64_t)1000000000, .unwitnessed = net->unwitnessed };
     return gct_job(&spec, bounds_main, &job);
 }

@@ -24,6 +24,7 @@ typedef struct bounds_net {
     int  clusters, ranks[BOUNDS_CLUSTERS];  /* of each */
     bool cyclic;                            /* neighbours in rank order stand in different clusters */
     bool uplinks;                           /* the sites' uplinks are what is narrow */
+    bool unwitnessed;                       /* see gct.h */
 } bounds_net;
 
 typedef struct bounds_cell {

@@ -164,6 +164,10 @@ const char *sim_proc_name(const sim_proc *);
 sim_host *sim_proc_host(const sim_proc *);
 const char *sim_host_name(const sim_host *);
 const char *sim_host_site(const sim_host *);
+/* As setrlimit: descriptors below `limit` alone can be had from now on, those above stay open. 0: as the tuning says; < 0: none
+ * but what is open now, and none of those again that are closed. */
+void      sim_fd_limit(sim_proc *, int limit);
+int       sim_fd_next(const sim_proc *);                /* the lowest that is not open */
 bool      sim_proc_killed(const sim_proc *);
 bool      sim_proc_done(const sim_proc *);              /* its run() returned */
 /* What was still held when run() returned. A killed process leaves nothing: its memory is reclaimed. */

@@ -261,7 +261,7 @@ struct sim_proc {
     sim_ctx  *contexts;         /* the main one is the last */
     bool      stopped, killed, done;
     sim_file **files;           /* by descriptor */
-    int       files_room;
+    int       files_room, fd_limit;     /* fd_limit: 0: the tuning's; < 0: no more */
     struct sim_monitor *monitors;
     sim_block blocks;           /* head of the list of live blocks */
     int64_t   allocations, fail_at;

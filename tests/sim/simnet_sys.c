@@ -209,14 +209,22 @@ static void sim_sys_notify(gci_sys *sys, gci_monitor *monitor)
 
 /* ---- descriptors ---- */
 
-int sim_file_open(sim_proc *p, sim_file *f, enum sim_kind kind)
+void sim_fd_limit(sim_proc *p, int limit) { p->fd_limit = limit; }
+
+int sim_fd_next(const sim_proc *p)
 {
     enum { FIRST = 3 };         /* as if 0 to 2 were open */
     int fd = FIRST;
     while (fd < p->files_room && p->files[fd]) {
         fd++;
     }
-    if (fd >= p->s->tuning.fd_limit) {
+    return fd;
+}
+
+int sim_file_open(sim_proc *p, sim_file *f, enum sim_kind kind)
+{
+    int fd = sim_fd_next(p);
+    if (fd >= (p->fd_limit ? p->fd_limit : p->s->tuning.fd_limit)) {
         return -EMFILE;
     }
     if (fd >= p->files_room) {

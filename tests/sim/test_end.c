@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-enum { RANKS_MAX = 8, PEER_S = 8, EVENTS_MAX = 4, STEP_US = 2000, LATE_MS = 50 };
+enum { RANKS_MAX = 20, PEER_S = 8, EVENTS_MAX = 4, STEP_US = 2000, LATE_MS = 50 };
 
 /* How long a rank may wait from the last trouble on (that one comes back is trouble, too): who is silent is dead after
  * peer_timeout and a second. */
@@ -42,6 +42,9 @@ static const gct_place nats[] = { { .ranks = 2 }, { .ranks = 3, .nat = true }, {
 static const struct shape { const char *name; const gct_place *places; int ranks; } shapes[] = {
     { "site", site, 6 }, { "open sites", open_sites, 6 }, { "walls", walls, 6 }, { "star", star, 6 }, { "nats", nats, 8 }
 };
+/* So many that the barrier has levels: one rank of those in between holds others. */
+static const gct_place large_site[] = { { .ranks = 12 } }, large_sites[] = { { .ranks = 11 }, { .ranks = 9 } };
+static const struct shape large_shapes[] = { { "12", large_site, 12 }, { "11 and 9", large_sites, 20 } };
 
 static void options(gc_options *o, int rank, void *arg)
 {
@@ -81,7 +84,7 @@ static int run(ending *e, const struct shape *shape, uint64_t seed, bool calm)
     gct_outcome outcome;
     gct_spec spec = { .ranks = shape->ranks, .places = shape->places, .on = GCT_ON_SIM, .calm = calm, .seed = seed,
                       .finalizes = true, .options = options, .started = started, .events = e->event,
-                      .event_count = e->events, .virtual_limit = 100 * GCI_SECOND, .outcome = &outcome };
+                      .event_count = e->events, .virtual_limit = 200 * GCI_SECOND, .outcome = &outcome };
     for (int r = 0; r < shape->ranks; r++)
         e->code[r] = 1;
     return gct_job(&spec, finalize, e);
@@ -110,6 +113,20 @@ static bool judge(const ending *e, const struct shape *shape, int64_t within, bo
     return good;
 }
 
+/* One stopped for ever, and ended by force at `ended`. It was in the barrier, and all others are through in time; or they wait. */
+static bool judge_left_out(const ending *e, const struct shape *shape, int64_t within, int64_t ended)
+{
+    int through = 0, waited = 0;
+    for (int r = 0; r < shape->ranks; r++) {
+        through += !e->dies[r] && e->code[r] == GC_OK && e->at[r] <= within;
+        waited += !e->dies[r] && e->code[r] == GC_ERR_PEER && e->at[r] >= ended && e->at[r] <= ended + limit;
+    }
+    bool good = through == shape->ranks - 1 || waited == shape->ranks - 1;
+    if (!good)
+        describe(e, shape);
+    return good;
+}
+
 /* When the last is through if nothing happens. */
 static int64_t peace(const struct shape *shape)
 {
@@ -123,11 +140,11 @@ static int64_t peace(const struct shape *shape)
 }
 
 /* One trouble of a rank at each instant of the end. away: it is over after so long. */
-static void sweep(enum gct_event_kind what, int64_t away)
+static void sweep_shapes(const struct shape *some, size_t n, enum gct_event_kind what, int64_t away)
 {
     int bad = 0;
-    for (size_t i = 0; i < GCI_COUNT(shapes); i++) {
-        const struct shape *shape = &shapes[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct shape *shape = &some[i];
         int64_t step = STEP_US * (GCI_NS_PER_MS / 1000), until = peace(shape) + step;
         for (int victim = 0; victim < shape->ranks; victim++)
             for (int64_t at = 0; at < until; at += step) {
@@ -142,12 +159,41 @@ static void sweep(enum gct_event_kind what, int64_t away)
     assert_int_equal(bad, 0);
 }
 
+static void sweep(enum gct_event_kind what, int64_t away) { sweep_shapes(shapes, GCI_COUNT(shapes), what, away); }
 static void test_killed(void **state) { (void)state; sweep(GCT_KILL, 0); }
 static void test_host_killed(void **state) { (void)state; sweep(GCT_KILL_HOST, 0); }
 static void test_stopped(void **state) { (void)state; sweep(GCT_STOP, (PEER_S - 1) * GCI_SECOND); }
 
 /* Others wait longer than it takes to see a death, and then no more: it is through, for all the rest have been in the barrier. */
 static void test_stopped_long(void **state) { (void)state; sweep(GCT_STOP, 4 * PEER_S * GCI_SECOND); }
+
+/* Who is through waits no longer, though a rank that waits for a stopped one is not; that hears from those who go that all have
+ * been in the barrier, and is through as well. So is the stopped one when it goes on. */
+static void test_stopped_between(void **state)
+{
+    (void)state;
+    sweep_shapes(large_shapes, GCI_COUNT(large_shapes), GCT_STOP, 4 * PEER_S * GCI_SECOND);
+}
+
+static void test_stopped_for_ever(void **state)
+{
+    (void)state;
+    const int64_t within = 2 * (2 * PEER_S + 4) * GCI_SECOND, ended = 100 * GCI_SECOND;
+    int bad = 0;
+    for (size_t i = 0; i < GCI_COUNT(large_shapes); i++) {
+        const struct shape *shape = &large_shapes[i];
+        int64_t step = STEP_US * (GCI_NS_PER_MS / 1000), until = peace(shape) + step;
+        for (int victim = 0; victim < shape->ranks; victim++)
+            for (int64_t at = 0; at < until; at += step) {
+                ending e = { .events = 0 };
+                add(&e, GCT_STOP, at, victim, -1);
+                add(&e, GCT_KILL, ended, victim, -1);
+                bad += run(&e, shape, 3, true);
+                bad += !judge_left_out(&e, shape, within, ended);
+            }
+    }
+    assert_int_equal(bad, 0);
+}
 
 /* Without rank 0 two sites meet in rank 1 alone, which is through the barrier. It stays until they know that rank 0 is dead. */
 static void test_only_way_left(void **state)
@@ -246,7 +292,9 @@ static void test_random(void **state)
     uint64_t first = gct_seed();
     for (int i = 0; i < rounds && bad < 5; i++) {
         uint64_t seed = first + (uint64_t)i, dice = seed;
-        const struct shape *shape = &shapes[gct_random(&dice) % GCI_COUNT(shapes)];
+        bool large = gct_random(&dice) % 8 == 0;
+        const struct shape *shape = large ? &large_shapes[gct_random(&dice) % GCI_COUNT(large_shapes)] :
+                                            &shapes[gct_random(&dice) % GCI_COUNT(shapes)];
         ending e = { .events = 0 };
         trouble(&e, shape->ranks, &dice);
         if (gct_random(&dice) % 2)
@@ -267,7 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed), cmocka_unit_test(test_host_killed), cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_stopped_long), cmocka_unit_test(test_only_way_left), cmocka_unit_test(test_cut_unheard),
-        cmocka_unit_test(test_told_late),
+        cmocka_unit_test(test_told_late), cmocka_unit_test(test_stopped_between), cmocka_unit_test(test_stopped_for_ever),
         cmocka_unit_test(test_random)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,10 @@ typedef struct job {
     double      peer_timeout;
     transfer   *bulk;
     int         bulks;
-    bool        dies[RANKS_MAX];
+    bool        dies[RANKS_MAX];                    /* or is without descriptors for good ... */
+    bool        starves[RANKS_MAX];                 /* ... after so many more, or until a time after the start */
+    int         spare;
+    int64_t     until;                              /* 0: for good */
     int         survivors, arrived[8];              /* at meeting points */
     bool        bad;                                /* somebody found something wrong: no need to go on */
     int64_t     begun, last_death;                  /* last_death: known to all by then */
@@ -111,6 +114,12 @@ static int post_send(gc_comm *world, pending *p, int me, int to, int tag, size_t
 /* Freed by the harness if its owner is killed. */
 static void *zeroed(size_t bytes) { return memset(gct_buffer(bytes), 0, bytes); }
 
+/* May what is between this rank and that one be lost? */
+static bool may_fail(const job *j, int peer)
+{
+    return peer != gct_rank() && (j->dies[peer] || (j->dies[gct_rank()] && j->starves[gct_rank()]));
+}
+
 /* Between survivors everything arrives; with the dead it may, or ends with their name. */
 static int finish(const job *j, pending *p)
 {
@@ -120,7 +129,7 @@ static int finish(const job *j, pending *p)
     if (refused) {
         return gct_buffer_free(p->buf);
     }
-    if (code && j->dies[p->peer]) {
+    if (code && may_fail(j, p->peer)) {
         gct_require(code == GC_ERR_PEER && s.fault_rank == p->peer, "with %d, who died: %s, and %d is blamed", p->peer,
                     gc_strerror(code), s.fault_rank);
         return gct_buffer_free(p->buf);
@@ -141,7 +150,7 @@ static int finish(const job *j, pending *p)
 /* A request that was refused at once counts as one that ended so. */
 static int begun(const job *j, int code, int peer)
 {
-    gct_require(!code || (code == GC_ERR_PEER && j->dies[peer]), "with %d: %s", peer, gc_strerror(code));
+    gct_require(!code || (code == GC_ERR_PEER && may_fail(j, peer)), "with %d: %s", peer, gc_strerror(code));
     return 0;
 }
 
@@ -152,7 +161,7 @@ static int finish_all(const job *j, pending *p, int n)
     int64_t since = now();
     for (int dead = 1; dead >= 0; dead--) {
         for (int i = 0; i < n && !bad; i++) {
-            bad = j->dies[p[i].peer] == dead ? finish(j, &p[i]) : 0;
+            bad = may_fail(j, p[i].peer) == dead ? finish(j, &p[i]) : 0;
         }
         gct_require(!dead || !j->last_death || since > j->begun + j->last_death || now() <= j->begun + j->last_death,
                     "what involves the dead ended %.3f s after the start, but should by %.3f s", (double)(now() - j->begun) / 1e9,
@@ -244,8 +253,8 @@ static int nothing_more(gc_comm *world, int size, job *j)
         int found = 0;
         gc_status s;
         int code = gc_iprobe(world, i, GC_ANY_TAG, &found, &s);
-        gct_require(!code || j->dies[i], "probe of %d: %s", i, gc_strerror(code));
-        gct_require(!found || j->dies[i], "a message from %d with tag %d that nobody sent", i, s.tag);
+        gct_require(!code || may_fail(j, i), "probe of %d: %s", i, gc_strerror(code));
+        gct_require(!found || may_fail(j, i), "a message from %d with tag %d that nobody sent", i, s.tag);
     }
     return meet(world, j, LAST);
 }
@@ -424,16 +433,30 @@ static void arrange(struct sim *s, struct sim_proc **procs, int ranks, void *arg
     }
 }
 
+static void feed(void *proc, void *unused)
+{
+    (void)unused;
+    sim_fd_limit(proc, 0);
+}
+
 static void started(struct sim *s, struct sim_proc **procs, int ranks, void *arg)
 {
-    (void)procs; (void)ranks;
-    ((job *)arg)->begun = sim_now(s);
+    job *j = arg;
+    j->begun = sim_now(s);
+    for (int rank = 0; rank < ranks; rank++) {
+        if (j->starves[rank]) {
+            sim_fd_limit(procs[rank], sim_fd_next(procs[rank]) + j->spare);
+        }
+        if (j->starves[rank] && j->until) {
+            sim_at(s, j->begun + j->until, feed, procs[rank], NULL);
+        }
+    }
 }
 
 static int run_job(job *j, gct_main *run, const char *what)
 {
     uint64_t state = ~j->seed;
-    bool dead = j->survivors < j->ranks;
+    bool dead = j->survivors < j->ranks || j->last_death;
     int sites = 1 + (int)draw(&state, 5), per_host = dead ? 1 : 1 + (int)draw(&state, 3) / 2;
     gct_spec spec = { .ranks = j->ranks, .sites = sites, .ranks_per_host = per_host, .seed = j->seed, .options = options,
                       .leave_anyhow = dead, .wan_rate = 4000000, .events = j->event, .event_count = j->events, .arrange = arrange,
@@ -534,6 +557,112 @@ static void test_deaths(void **state)
         job_free(j);
     }
     assert_int_equal(0, failed);
+}
+
+/* ---- out of descriptors ---- */
+
+/* Nobody has opened a link before descriptors are short. */
+static int poor(gc_comm *world, int rank, int size, void *arg)
+{
+    return meet(world, arg, 1) || routed(world, rank, size, arg);
+}
+
+/* Right after the start, for good: who has nothing else goes without that rank, in time. */
+static void test_starved(void **state)
+{
+    int failed = 0;
+    (void)state;
+    uint64_t seed = gct_seed();
+    for (int i = 0; i < 4 * rounds(); i++) {
+        job *j = job_new(seed + (uint64_t)i, 0, 100);
+        uint64_t dice = j->seed * 7 + 1;
+        int victim = (int)draw(&dice, (uint64_t)j->ranks);
+        j->direct = i % 2;
+        j->spare = (int)draw(&dice, 2) * (int)draw(&dice, 6);
+        j->starves[victim] = j->dies[victim] = true;
+        j->last_death = 80 * GCI_SECOND;
+        failed += run_job(j, poor, "starved") != 0;
+        job_free(j);
+    }
+    assert_int_equal(0, failed);
+}
+
+/* For a while, and nobody notices anything but that. */
+static void test_starved_for_a_while(void **state)
+{
+    int failed = 0;
+    (void)state;
+    uint64_t seed = gct_seed();
+    for (int i = 0; i < 4 * rounds(); i++) {
+        job *j = job_new(seed + (uint64_t)i, 0, 100);
+        uint64_t dice = j->seed * 7 + 1;
+        j->direct = i % 2;
+        j->peer_timeout = 30;
+        j->until = 20 * GCI_SECOND;
+        for (int n = 1 + (int)draw(&dice, 3); n--;) {
+            j->starves[draw(&dice, (uint64_t)j->ranks)] = true;
+        }
+        failed += run_job(j, poor, "starved for a while") != 0;
+        job_free(j);
+    }
+    assert_int_equal(0, failed);
+}
+
+/* One rank of a few is short of descriptors from the start on. */
+typedef struct poor_start { job j; int victim, limit; char text[256]; } poor_start;
+
+static void poor_options(gc_options *o, int rank, void *arg)
+{
+    options(o, rank, &((poor_start *)arg)->j);
+    o->start_timeout = 20;
+}
+
+static void poor_arrange(struct sim *s, struct sim_proc **procs, int ranks, void *arg)
+{
+    const poor_start *t = arg;
+    (void)s; (void)ranks;
+    sim_fd_limit(procs[t->victim], t->limit);
+}
+
+static void poor_refused(int rank, int code, const char *text, void *arg)
+{
+    poor_start *t = arg;
+    (void)code;
+    if (rank == t->victim) {
+        snprintf(t->text, sizeof t->text, "%s", text);
+    }
+}
+
+static int poor_main(gc_comm *world, int rank, int size, void *arg)
+{
+    return all_to_all(world, rank, size, &((poor_start *)arg)->j, 1000, TAG_SMALL);
+}
+
+/* It says so, unless what it has is enough. */
+static void test_starved_at_start(void **state)
+{
+    enum { RANKS = 6, ENOUGH = 40 };
+    uint64_t seed = gct_seed();
+    (void)state;
+    for (int victim = 0; victim < RANKS; victim += 2) {
+        int started_at = 0;
+        for (int limit = 3; limit < ENOUGH; limit++) {
+            poor_start t = { .j = { .seed = seed, .ranks = RANKS, .survivors = RANKS, .direct = limit % 2, .peer_timeout = 10,
+                                    .last_death = 100 * GCI_SECOND, .begun = GCI_SECOND }, .victim = victim, .limit = limit };
+            t.j.dies[victim] = t.j.starves[victim] = true;
+            gct_spec spec = { .ranks = RANKS, .sites = 2, .seed = seed, .options = poor_options, .arrange = poor_arrange,
+                              .refused = poor_refused, .leave_anyhow = true, .outcome = &t.j.outcome };
+            int failed = gct_job(&spec, poor_main, &t);
+            bool says = strstr(t.text, "open files") || strstr(t.text, "descriptor");
+            if (failed || (t.text[0] && !says) || getenv("GCT_VERBOSE")) {
+                print_message("    seed %llu, rank %d has %d descriptors: %d failed, %s\n", (unsigned long long)seed, victim,
+                              limit - 3, failed, t.text);
+            }
+            assert_true(!failed && (!t.text[0] || says));
+            started_at = t.text[0] ? 0 : started_at ? started_at : limit;
+        }
+        assert_true(started_at > 3 && started_at < ENOUGH - 5);
+    }
 }
 
 /* ---- middleboxes, cuts ---- */
@@ -725,6 +854,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worlds), cmocka_unit_test(test_routed), cmocka_unit_test(test_routed_515),
         cmocka_unit_test(test_cycles_are_found), cmocka_unit_test(test_deaths),
+        cmocka_unit_test(test_starved), cmocka_unit_test(test_starved_for_a_while), cmocka_unit_test(test_starved_at_start),
         cmocka_unit_test(test_trouble), cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_nat_forgets_idle_silently),
         cmocka_unit_test(test_nat_forgets_idle), cmocka_unit_test(test_nat_restarts_silently), cmocka_unit_test(test_nat_restarts),
         cmocka_unit_test(test_nat_forgets_talkers),

@@ -140,19 +140,78 @@ int job_build(gci_env *env, const job_spec *spec, gci_call call[], gci_sched sch
     return unsupported == 0 ? 0 : unsupported == spec->ranks ? JOB_UNSUPPORTED : JOB_WRONG;
 }
 
+/* Carries out what a proven alltoall does: each rank hears what the others tell it. */
+static void job_hear(int ranks, gci_ask *const ask[])
+{
+    for (int from = 0; from < ranks; from++)
+        for (int to = 0; to < ranks; to++)
+            if (ask[from]->call.send.bytes[to] > 0)
+                memcpy(ask[to]->heard + ask[to]->call.recv.at[from], ask[from]->told + ask[from]->call.send.at[to],
+                       ask[from]->call.send.bytes[to]);
+}
+
+/* What the ranks tell each other first, proven like any alltoall; and not a word of it between clusters. */
+static int job_ask(gci_env *env, const job_spec *spec, gci_call call[], gci_ask *ask[], char why[CHECK_TEXT])
+{
+    const job_spec direct = { .coll = GCI_ALLTOALL, .algo = "direct", .ranks = spec->ranks };
+    gci_call *tell = job_array((size_t)spec->ranks, sizeof *tell);
+    gci_sched *sched = job_array((size_t)spec->ranks, sizeof *sched);
+    check_report report = { 0 };
+    int result = 0;
+    for (int r = 0; r < spec->ranks && result == 0; r++) {
+        result = gci_wide_ask(env, &call[r], &ask[r]) < 0 ? JOB_NO_MEMORY : 0;
+        tell[r] = result == 0 ? ask[r]->call : call[r];
+    }
+    result = result == 0 ? job_build(env, &direct, tell, sched, why) : result;
+    if (result == 0)
+        result = sched_check(&(check_job){ spec->ranks, tell, sched }, &report, why) < 0 ? JOB_WRONG : 0;
+    if (report.wan_messages > 0) {
+        snprintf(why, CHECK_TEXT, "%d messages go between clusters that only tell of sizes", report.wan_messages);
+        result = JOB_WRONG;
+    }
+    if (result == 0)
+        job_hear(spec->ranks, ask);
+    for (int r = 0; r < spec->ranks; r++) {
+        gci_sched_free(env, &sched[r]);
+        call[r].heard = result == 0 ? ask[r]->heard : NULL;
+    }
+    free(sched);
+    free(tell);
+    return result;
+}
+
+/* Does every rank think that the others are asked first? JOB_WRONG if they do not agree. */
+static int job_asks(const job_spec *spec, const gci_call call[], char why[CHECK_TEXT])
+{
+    int asks = 0;
+    for (int r = 0; r < spec->ranks; r++)
+        asks += !spec->own_algo && strcmp(spec->algo, "wide") == 0 && gci_wide_asks(&call[r]);
+    if (asks == 0 || asks == spec->ranks)
+        return asks > 0;
+    snprintf(why, CHECK_TEXT, "%d of %d ranks ask for sizes", asks, spec->ranks);
+    return JOB_WRONG;
+}
+
 int job_run(gci_env *env, const job_spec *spec, check_report *report, char why[CHECK_TEXT])
 {
     gci_call *call = job_array((size_t)spec->ranks, sizeof *call);
     gci_sched *sched = job_array((size_t)spec->ranks, sizeof *sched);
+    gci_ask **ask = job_array((size_t)spec->ranks, sizeof(gci_ask *));
     for (int r = 0; r < spec->ranks; r++)
         job_call(spec, r, &call[r]);
-    int result = job_build(env, spec, call, sched, why);
+    int result = job_asks(spec, call, why);
+    if (result > 0)
+        result = job_ask(env, spec, call, ask, why);
+    if (result == 0)
+        result = job_build(env, spec, call, sched, why);
     if (result == 0)
         result = sched_check(&(check_job){ spec->ranks, call, sched }, report, why);
     for (int r = 0; r < spec->ranks; r++) {
         gci_sched_free(env, &sched[r]);
+        gci_free(env, ask[r]);
         job_call_free(&call[r]);
     }
+    free(ask);
     free(sched);
     free(call);
     return result;

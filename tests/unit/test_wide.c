@@ -44,16 +44,21 @@ static int pick(int n)
 
 typedef struct grid { gci_topo topo; gci_clusters s; } grid;
 
-/* site: of each rank. */
-static void make_grid(grid *g, int ranks, const int site[])
+/* site: of each rank. deep: with racks in the sites, and several ranks on a host. */
+static void make_grid(grid *g, int ranks, const int site[], bool deep)
 {
-    static char name[MOST_CLUSTERS][16];
+    enum { RACKS = 3, HOSTS = 4 };
+    static char name[MOST_CLUSTERS * RACKS][32];
     const char *path[MOST_RANKS];
-    for (int k = 0; k < MOST_CLUSTERS; k++)
-        snprintf(name[k], sizeof name[k], "site%d", k);
-    for (int r = 0; r < ranks; r++)
-        path[r] = name[site[r]];
-    assert_int_equal(gci_topo_make(&env, ranks, path, NULL, &g->topo), GC_OK);
+    int host[MOST_RANKS];
+    for (int k = 0; k < MOST_CLUSTERS * RACKS; k++)
+        snprintf(name[k], sizeof name[k], deep ? "site%d/rack%d" : "site%d", k / RACKS, k % RACKS);
+    for (int r = 0; r < ranks; r++) {
+        int rack = deep ? pick(RACKS) : 0;
+        path[r] = name[site[r] * RACKS + rack];
+        host[r] = deep ? (site[r] * RACKS + rack) * HOSTS + pick(HOSTS) : r;
+    }
+    assert_int_equal(gci_topo_make(&env, ranks, path, host, &g->topo), GC_OK);
     assert_int_equal(gci_clusters_make(&env, &g->topo, &g->s), GC_OK);
 }
 
@@ -147,14 +152,17 @@ static int vector_pieces(const job_spec *j)
     return j->bytes == 0 || j->segment == 0 || j->coll == GCI_BARRIER ? 1 : (int)((j->bytes + segment_of(j) - 1) / segment_of(j));
 }
 
-/* The blocks of cluster k: as many whole ones as fit into a segment go together, longer ones are cut. */
+/* The blocks of cluster k, near ranks' together if any order will do: as many whole ones as fit into a segment go together,
+ * longer ones are cut. */
 static int block_pieces(const job_spec *j, int k)
 {
     const gci_clusters *s = j->clusters;
+    bool in_order = j->coll != GCI_ALLGATHER && (!j->in_any_order || j->from_left || j->canonical);
     size_t segment = segment_of(j), filled = 0;
     int pieces = 0;
-    for (int i = s->first[k]; i < s->first[k + 1]; i++) {
-        size_t block = block_of(j, s->member[i]);
+    for (int i = 0; i < j->ranks; i++) {
+        int rank = in_order ? i : s->topo->order[i];
+        size_t block = s->of[rank] == k ? block_of(j, rank) : 0;
         if (block == 0)
             continue;
         if (block > segment) {
@@ -197,15 +205,16 @@ static size_t alltoall_block(const job_spec *j, int a, int b)
     return j->sizes[a * j->ranks + b];
 }
 
-static bool is_bundled(const job_spec *j)
+/* Does a block of so many bytes go together with others? */
+static bool is_bundled(const job_spec *j, size_t bytes)
 {
     const gci_clusters *s = j->clusters;
     bool fits = true;
     for (int k = 0; k < s->clusters; k++)
-        fits &= j->bytes * (size_t)size_of(s, k) * (size_t)size_of(s, k) <= BUNDLES_ALL;
-    if (j->sizes || j->coll != GCI_ALLTOALL)
-        return !j->sizes && j->bytes <= BUNDLE;
-    return fits && j->bytes <= BUNDLE_ALL && j->bytes * (size_t)(s->clusters * s->clusters) <= (size_t)(BUNDLE_ALL * j->ranks);
+        fits &= bytes * (size_t)size_of(s, k) * (size_t)size_of(s, k) <= BUNDLES_ALL;
+    if (j->coll != GCI_ALLTOALL)
+        return bytes <= BUNDLE;
+    return fits && bytes <= BUNDLE_ALL && bytes * (size_t)(s->clusters * s->clusters) <= (size_t)(BUNDLE_ALL * j->ranks);
 }
 
 /* What rank a has for rank b alone. */
@@ -221,14 +230,15 @@ static size_t personal_block(const job_spec *j, int a, int b)
 static void add_personal(const job_spec *j, traffic *t, int from, int to)
 {
     const gci_clusters *s = j->clusters;
-    int messages = 0;
+    bool bundle = false;
     for (int a = s->first[from]; a < s->first[from + 1]; a++)
         for (int b = s->first[to]; b < s->first[to + 1]; b++) {
             size_t bytes = personal_block(j, s->member[a], s->member[b]);
-            messages += bytes > 0;
+            bundle |= bytes > 0 && is_bundled(j, bytes);
+            t->messages += bytes > 0 && !is_bundled(j, bytes);
             t->bytes += bytes;
         }
-    t->messages += is_bundled(j) && messages > 1 ? 1 : messages;
+    t->messages += bundle;
 }
 
 /* What is to go from one cluster to another. */
@@ -363,7 +373,7 @@ static void test_all_small_grids(void **state)
             if (!numbered || most == 0)
                 continue;
             grid g;
-            make_grid(&g, ranks, site);
+            make_grid(&g, ranks, site, pick(2));
             for (int coll = 0; coll < GCI_COLLS; coll++)
                 for (int root = 0; root < (has_root((enum gci_coll)coll) ? ranks : 1); root++)
                     for (int places = 0; places <= (coll == GCI_BARRIER || coll == GCI_BCAST ? 0 : 2); places++)
@@ -407,7 +417,7 @@ static void test_random_grids(void **state)
         int most = ranks < MOST_CLUSTERS ? ranks : MOST_CLUSTERS;
         grid g;
         place_ranks(ranks, 2 + pick(most - 1), (enum order)pick(ORDERS), pick(3) == 0, site);
-        make_grid(&g, ranks, site);
+        make_grid(&g, ranks, site, pick(2));
         for (int coll = 0; coll < GCI_COLLS; coll++) {
             job_spec j = random_job(coll, ranks, &g.s);
             random_promise(&j);
@@ -426,19 +436,21 @@ static void test_uneven_blocks(void **state)
 {
     (void)state;
     static const enum gci_coll colls[] = { GCI_SCATTER, GCI_GATHER, GCI_ALLGATHER, GCI_ALLTOALL, GCI_REDUCE_SCATTER };
-    static const size_t lengths[] = { 0, 0, 1, 3, 40, 64, 65, 300 };
+    static const size_t lengths[] = { 0, 0, 1, 3, 40, 64, 65, 300, BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1 };
     int site[MOST_RANKS];
     bool right = true;
-    for (int i = 0; i < 60; i++) {
-        int ranks = 2 + pick(40), most = ranks < MOST_CLUSTERS ? ranks : MOST_CLUSTERS;
+    for (int i = 0; i < 80; i++) {
+        bool large = i % 8 == 7;            /* trees of two levels */
+        int ranks = large ? 70 + pick(50) : 2 + pick(40), most = large ? 4 : ranks < MOST_CLUSTERS ? ranks : MOST_CLUSTERS;
         grid g;
         place_ranks(ranks, 2 + pick(most - 1), (enum order)pick(ORDERS), pick(3) == 0, site);
-        make_grid(&g, ranks, site);
-        job_spec j = random_job((int)PICK(colls), ranks, &g.s);
+        make_grid(&g, ranks, site, pick(2));
+        job_spec j = random_job(large ? i / 8 % 2 ? GCI_SCATTER : GCI_GATHER : (int)PICK(colls), ranks, &g.s);
+        size_t few = j.coll == GCI_ALLGATHER || j.coll == GCI_REDUCE_SCATTER ? 8 : GCI_COUNT(lengths);
         size_t *sizes = calloc((size_t)(ranks * ranks), sizeof *sizes);
         assert_non_null(sizes);
         for (int k = 0; k < ranks * ranks; k++)
-            sizes[k] = PICK(lengths) * j.elem_bytes;
+            sizes[k] = lengths[pick((int)few)] * j.elem_bytes;
         j.sizes = sizes;
         j.segment = j.segment > 0 && j.segment < 32 * j.elem_bytes ? 32 * j.elem_bytes : j.segment;
         random_promise(&j);
@@ -457,7 +469,7 @@ static void test_limits(void **state)
     static const size_t lengths[] = { BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1, SHORT, SHORT + 1 };
     grid g;
     bool right = true;
-    make_grid(&g, 9, site);
+    make_grid(&g, 9, site, false);
     for (int coll = 0; coll < GCI_COLLS; coll++)
         for (size_t i = 0; i < GCI_COUNT(lengths); i++)
             right &= run_promises((job_spec){ .coll = (enum gci_coll)coll, .algo = "wide", .ranks = 9, .root = 4,
@@ -477,7 +489,7 @@ static void test_long_vectors(void **state)
     for (int order = 0; order < ORDERS; order++) {
         grid g;
         place_ranks(40, 3, (enum order)order, true, site);
-        make_grid(&g, 40, site);
+        make_grid(&g, 40, site, pick(2));
         for (size_t i = 0; i < GCI_COUNT(colls); i++)
             for (size_t k = 0; k < GCI_COUNT(segments); k++) {
                 size_t rounds = colls[i] == GCI_REDUCE_SCATTER ? 3 : k == 0 ? 70 : 5;
@@ -494,13 +506,88 @@ static void test_long_vectors(void **state)
     assert_true(right);
 }
 
+/* Blocks that lie together are sent from where they are, in rounds between others that need their place of the ring. */
+static void test_rounds_without_scratch(void **state)
+{
+    (void)state;
+    int site[200];
+    bool right = true;
+    for (int i = 0; i < 4; i++) {
+        grid g;
+        place_ranks(200, 2, SHUFFLED, true, site);
+        make_grid(&g, 200, site, pick(2));
+        right &= run_job(&(job_spec){ .coll = GCI_REDUCE_SCATTER, .algo = "wide", .ranks = 200, .bytes = 6000, .elem_bytes = 24,
+                                      .segment = 48000, .places = JOB_MIXED, .clusters = &g.s, .in_any_order = true });
+        drop_grid(&g);
+    }
+    assert_true(right);
+}
+
+/* Hosts of cluster k whose ranks send to other clusters. */
+static int sending_hosts(const job_spec *j, int k)
+{
+    gci_call call[MOST_RANKS];
+    gci_sched sched[MOST_RANKS];
+    char why[CHECK_TEXT];
+    bool sends[MOST_RANKS] = { false };
+    int hosts = 0;
+    for (int r = 0; r < j->ranks; r++)
+        job_call(j, r, &call[r]);
+    assert_int_equal(job_build(&env, j, call, sched, why), 0);
+    for (int r = 0; r < j->ranks; r++) {
+        for (int i = 0; i < sched[r].steps; i++) {
+            const gci_step *step = &sched[r].step[i];
+            int host = j->clusters->topo->of[r];
+            if (step->kind != GCI_STEP_SEND || j->clusters->of[r] != k || j->clusters->of[step->peer] == k)
+                continue;
+            hosts += !sends[host];
+            sends[host] = true;
+        }
+        gci_sched_free(&env, &sched[r]);
+        job_call_free(&call[r]);
+    }
+    return hosts;
+}
+
+/* A long vector leaves a site over the NICs of several hosts, a short one over one; so does what comes to the root of it. */
+static void test_long_vectors_use_several_hosts(void **state)
+{
+    (void)state;
+    enum { CLUSTERS = 3, EACH = 10, RANKS = CLUSTERS * EACH };
+    static const enum gci_coll colls[] = { GCI_BCAST, GCI_REDUCE, GCI_ALLREDUCE };
+    static const char *const name[CLUSTERS] = { "a", "b", "c" };
+    const char *path[RANKS];
+    int host[RANKS];
+    grid g;
+    for (int r = 0; r < RANKS; r++) {
+        path[r] = name[r / EACH];
+        host[r] = r / 2;
+    }
+    assert_int_equal(gci_topo_make(&env, RANKS, path, host, &g.topo), GC_OK);
+    assert_int_equal(gci_clusters_make(&env, &g.topo, &g.s), GC_OK);
+    for (size_t i = 0; i < GCI_COUNT(colls); i++) {
+        job_spec j = { .coll = colls[i], .algo = "wide", .ranks = RANKS, .root = EACH + 5, .segment = 65536, .bytes = 8 << 20,
+                       .elem_bytes = 8, .clusters = &g.s, .in_any_order = true };
+        int away = colls[i] == GCI_REDUCE ? 0 : 1;      /* a cluster that sends: to the root's, or the root's own */
+        assert_int_equal(sending_hosts(&j, away), 4);
+        assert_true(run_job(&j));
+        j.bytes = 3 << 19;
+        assert_int_equal(sending_hosts(&j, away), 3);
+        assert_true(run_job(&j));
+        j.bytes = 1 << 19;
+        assert_int_equal(sending_hosts(&j, away), 1);
+        assert_true(run_job(&j));
+    }
+    drop_grid(&g);
+}
+
 static void test_one_cluster_is_refused(void **state)
 {
     (void)state;
     static const int site[3] = { 0, 0, 0 };
     char why[CHECK_TEXT];
     grid g;
-    make_grid(&g, 3, site);
+    make_grid(&g, 3, site, false);
     for (int coll = 0; coll < GCI_COLLS; coll++) {
         job_spec j = { .coll = (enum gci_coll)coll, .algo = "wide", .ranks = 3, .bytes = 4, .clusters = &g.s };
         assert_int_equal(job_run(&env, &j, NULL, why), JOB_UNSUPPORTED);
@@ -516,7 +603,7 @@ static void test_no_memory(void **state)
     static const int site[7] = { 0, 1, 0, 2, 2, 1, 0 };
     char why[CHECK_TEXT];
     grid g;
-    make_grid(&g, 7, site);
+    make_grid(&g, 7, site, true);
     gci_env poor = { .alloc = failing_alloc };
     size_t sizes[49];
     for (size_t i = 0; i < GCI_COUNT(sizes); i++)
@@ -543,6 +630,8 @@ int main(void)
         cmocka_unit_test(test_uneven_blocks),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_long_vectors),
+        cmocka_unit_test(test_rounds_without_scratch),
+        cmocka_unit_test(test_long_vectors_use_several_hosts),
         cmocka_unit_test(test_one_cluster_is_refused),
         cmocka_unit_test(test_no_memory),
     };

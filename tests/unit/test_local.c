@@ -1,0 +1,166 @@
+/* test_local.c: the tree inside a cluster: a tree, of runs of places, that enters every rack and host once.
+ * SPDX-License-Identifier: MIT
+ *
+ * GCT_SEED replays the random part; GCT_ROUNDS says how many clusters it draws.
+ */
+#include "gridcomm_int.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { ROUNDS = 300, MOST = 120, FLAT = 32, RACKS = 4, HOSTS = 5 };
+
+static gci_env env;
+static uint64_t random_state;
+
+static int below(int n)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int)((random_state >> 33) % (uint64_t)n);
+}
+
+/* Members of one cluster, in places; the tree around `top`. */
+typedef struct crowd {
+    gci_topo topo;
+    int      n, first;          /* places before the cluster's own: others' */
+    int32_t  member[MOST], cut[MOST];
+    int      parent[MOST];
+} crowd;
+
+static void make(crowd *c, int n, bool deep, bool in_order, size_t bytes)
+{
+    static char name[RACKS][16];
+    const char *path[MOST];
+    int host[MOST];
+    for (int k = 0; k < RACKS; k++)
+        snprintf(name[k], sizeof name[k], "s/r%d", k);
+    for (int i = 0; i < n; i++) {
+        int rack = below(RACKS);
+        path[i] = deep ? name[rack] : "s";
+        host[i] = deep ? rack * HOSTS + below(HOSTS) : i;
+    }
+    c->n = n;
+    c->first = below(n);
+    assert_int_equal(gci_topo_make(&env, n, path, host, &c->topo), GC_OK);
+    for (int i = 0; i < n; i++)
+        c->member[i] = in_order ? c->topo.order[i] : i;
+    gci_local_cuts(&c->topo, c->member, c->first, n, bytes, c->cut);
+}
+
+/* Every place's node agrees with its parent's; returns the most children that any has. */
+static int check_tree(crowd *c, int top)
+{
+    gci_places child[MOST], sisters[MOST];
+    int most = 0;
+    for (int place = c->first; place < c->n; place++) {
+        gci_local_node node = { .child = child }, above = { .child = sisters };
+        gci_local_node_at(c->cut, c->first, c->n, place, top, &node);
+        c->parent[place] = node.parent;
+        most = node.children > most ? node.children : most;
+        int at = node.first;
+        for (int i = 0; i <= node.children; i++) {      /* children and itself tile the subtree */
+            if (i == node.before)
+                assert_int_equal(at++, place);
+            if (i == node.children)
+                break;
+            assert_int_equal(child[i].first, at);
+            assert_true(child[i].end > at);
+            at = child[i].end;
+        }
+        assert_int_equal(at, node.end);
+        if (place == top) {
+            assert_int_equal(node.parent, -1);
+            assert_true(node.first == c->first && node.end == c->n);
+            continue;
+        }
+        assert_int_equal(node.first, place);
+        gci_local_node_at(c->cut, c->first, c->n, node.parent, top, &above);
+        bool known = false;
+        for (int i = 0; i < above.children; i++)
+            known |= sisters[i].first == place && sisters[i].end == node.end;
+        assert_true(known);
+    }
+    return most;
+}
+
+/* Edges that enter a cluster of the topology from outside: one, or none if the top is in it. */
+static void check_entries(const crowd *c, int top)
+{
+    for (int k = 0; k < c->topo.clusters; k++) {
+        int entries = 0, members = 0;
+        for (int place = c->first; place < c->n; place++) {
+            if (!gci_topo_inside(&c->topo, k, c->member[place]))
+                continue;
+            members++;
+            entries += place != top && !gci_topo_inside(&c->topo, k, c->member[c->parent[place]]);
+        }
+        assert_int_equal(entries, members > 0 && !gci_topo_inside(&c->topo, k, c->member[top]));
+    }
+}
+
+static void test_random_clusters(void **state)
+{
+    (void)state;
+    const char *rounds = getenv("GCT_ROUNDS");
+    for (int i = 0; i < (rounds ? atoi(rounds) : ROUNDS); i++) {
+        crowd c;
+        bool in_order = below(4) > 0;
+        make(&c, 1 + below(MOST), below(3) > 0, in_order, below(2) ? 0 : 1 + (size_t)below(20000));
+        for (int top = c.first; top < c.n; top += 1 + below(10)) {
+            check_tree(&c, top);
+            if (in_order)
+                check_entries(&c, top);
+        }
+        gci_topo_free(&env, &c.topo);
+    }
+}
+
+/* Equals side by side, each with a vector: as many groups as there are in a group, about. */
+static void test_groups(void **state)
+{
+    (void)state;
+    crowd c;
+    assert_int_equal(gci_local_group(FLAT, 0), 1);
+    assert_int_equal(gci_local_group(FLAT + 1, 0), 6);
+    assert_int_equal(gci_local_group(4, 4096), 1);
+    assert_int_equal(gci_local_group(4, 4097), 2);
+    for (int n = FLAT + 8; n <= MOST; n++) {
+        make(&c, n, false, true, 0);
+        int size = n - c.first, group = gci_local_group(size, 0);
+        int most = check_tree(&c, c.first);
+        if (size <= FLAT)
+            assert_int_equal(most, size - 1);
+        else
+            assert_in_range(most, group - 1, group - 1 + (size + group - 1) / group);
+        gci_topo_free(&env, &c.topo);
+    }
+}
+
+/* Order that says nothing of the network: no worse than flat, or groups. */
+static void test_flat(void **state)
+{
+    (void)state;
+    crowd c;
+    make(&c, 20, true, true, 0);
+    memset(c.cut, 0, sizeof c.cut);
+    assert_int_equal(check_tree(&c, c.n - 1), c.n - c.first - 1);
+    gci_topo_free(&env, &c.topo);
+}
+
+int main(void)
+{
+    const char *seed = getenv("GCT_SEED");
+    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
+    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_clusters),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_flat),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
