@@ -983,6 +983,16 @@ GCI int gci_coll_last_barrier(gc_comm *comm)
     return err < 0 ? err : gci_request_wait(&request, GCI_FOREVER, NULL);
 }
 
+GCI int gci_coll_describe(gc_comm *comm, gci_text *out)
+{
+    gci_enter(comm->world);
+    int err = coll_place_ranks(comm, comm->coll);
+    if (err == GC_OK)
+        gci_choose_describe(&comm->coll->clusters, comm->size, comm->coll->forced, out);
+    gci_leave(comm->world);
+    return err;
+}
+
 /* ---- what other rooms call --------------------------------------------------------------------------------------- */
 
 static void coll_state_free(gci_env *env, struct gci_coll_state *st)

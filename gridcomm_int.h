@@ -505,6 +505,8 @@ GCI gci_algo_choice  gci_choose(const gci_call *, const gci_algo_choice *forced)
 /* What the rules from *next on say, 0 at first: for calls that the algorithm cannot do. The last one takes every call. false:
  * there is no more. */
 GCI bool gci_choose_next(const gci_call *, int *next, gci_algo_choice *);
+/* The rules that apply to a communicator, a line per operation. */
+GCI void gci_choose_describe(const gci_clusters *, int ranks, const gci_algo_choice forced[GCI_COLLS], gci_text *);
 /* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine. */
 GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], char error_text[GCI_TEXT]);
 
@@ -1840,6 +1842,7 @@ typedef struct gci_coll_args {
 /* The barrier of the end, blocking. Who is through does not wait for ever for one that is not; who leaves so tells the others
  * that it was (life.c), and that ends the barrier for them, too. */
 GCI int  gci_coll_last_barrier(gc_comm *);
+GCI int  gci_coll_describe(gc_comm *, gci_text *);      /* which algorithm it takes for what; GC_ERR_NOMEM */
 /* GC_OK and a request, or what gci_fail has noted. Outside the monitor. */
 GCI int  gci_coll_start(gc_comm *, const gci_coll_args *, gc_request **);
 GCI void gci_coll_apply(const gci_coll_args *, const void *in, void *inout, size_t bytes);    /* inout = in (op) inout */
