@@ -295,11 +295,14 @@ typedef struct gci_local_node {
 
 /* Of so many parts of which each gets a message of so many bytes: how many go together. */
 GCI int  gci_local_group(int parts, size_t bytes);
-/* What parts member[i - 1] from member[i], into cut[i], for i in (first, end). bytes: of a vector that all get; 0 for blocks,
- * each rank's own, where few levels make all NICs share the work. */
-GCI void gci_local_cuts(const gci_topo *, const int32_t *member, int first, int end, size_t bytes, int32_t *cut);
-/* The member at `place` in the tree around `top`. node->child has room for end - first. */
+/* What parts member[i - 1] from member[i], into cut[i], for i in (first, end). */
+GCI void gci_local_cuts(const gci_topo *, const int32_t *member, int first, int end, int32_t *cut);
+/* Puts equals in groups where they are many. bytes: of a vector that all get; 0 for blocks, each rank's own, where few levels
+ * make all NICs share the work. */
+GCI void gci_local_groups(int first, int end, size_t bytes, int32_t *cut);
+/* The member at `place` in the tree around `top`; in that for streams. node->child has room for end - first + 1. */
 GCI void gci_local_node_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *node);
+GCI void gci_local_stream_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *node);
 
 /* ---- route.c: routing tables over any connected graph (pure) ---------------------------------------------------- */
 
