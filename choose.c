@@ -190,7 +190,9 @@ static bool choose_read_name(enum gci_coll coll, const char *text, size_t bytes,
         if (*at < '0' || *at > '9' || *end || segment == 0 || segment > SIZE_MAX / 2)
             return false;
     }
-    if (strlen(word) >= sizeof out->name || !gci_algo_find(coll, word))
+    const gci_algo *algo = gci_algo_find(coll, word);
+    bool sound = algo && (algo->emit == gci_tree_algo ? gci_tree_is_shape(word) : !strchr(word, ':'));
+    if (!sound || strlen(word) >= sizeof out->name)
         return false;
     *out = (gci_algo_choice){ .segment = (size_t)segment };
     memcpy(out->name, word, strlen(word));

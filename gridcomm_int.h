@@ -517,6 +517,7 @@ GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], cha
 
 /* A tree of ranks by name: flat, chain, binary, binomial, kary:K, knomial:K (docs/collectives.md). GC_ERR_ARG, _NOMEM. */
 GCI int  gci_tree_make(gci_env *, const char *shape, int size, int root, gc_tree *);
+GCI bool gci_tree_is_shape(const char *);
 /* One over clusters: the root reaches a rank of each other cluster itself; within a cluster (and its racks and hosts, level by
  * level) the shape. */
 GCI int  gci_tree_over_clusters(gci_env *, const char *shape, const gci_clusters *, int root, gc_tree *);
