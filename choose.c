@@ -48,6 +48,7 @@ static const struct choose_rule {
     { GCI_COLLS,          BETWEEN_CLUSTERS, 0, 0, true, "wide" },
     { GCI_BARRIER,        ANYWHERE,    2, 0, false, "doubling" },
     { GCI_BARRIER,        ANYWHERE,    0, 0, false, "knomial:8" },
+    { GCI_BCAST,          ANYWHERE,    2, 0, false, "binomial" },
     { GCI_BCAST,          ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_BCAST,          ANYWHERE,    0, CHOOSE_MIDDLE, false, "binomial" },
     { GCI_BCAST,          ON_ONE_HOST, 0, CHOOSE_ONE_HOST, false, "binomial" },
