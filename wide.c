@@ -214,6 +214,8 @@ static gci_local_node wide_local_at(wide *w, int place, int top, enum wide_shape
     t = gci_alloc(w->env, sizeof *t + (size_t)(end - first + 1) * sizeof *t->child);
     if (!t) {
         w->hungry = true;
+        if (w->b)
+            w->b->error = GC_ERR_NOMEM;    /* so no stream begins with this */
         return (gci_local_node){ .top = top, .parent = -1, .first = place, .end = place + 1 };
     }
     *t = (wide_tree){ .next = w->trees, .place = place, .shape = shape, .node.child = t->child };
