@@ -4,6 +4,7 @@
  * An end has phases of a few milliseconds: barrier, farewells, DONE, LEAVE. The trouble is put at one instant after another, so
  * that each phase gets its share, whichever instants it has. Whatever happens, every rank that lives comes to the end, and in
  * time. Below these stand ends with several troubles at random (GCT_SEED, GCT_ROUNDS).
+ * time limit: 900 s
  */
 #include "simnet.h"
 #include "../gct.h"

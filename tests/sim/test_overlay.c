@@ -4,7 +4,7 @@
  *
  * Random rounds: each has a seed that fixes everything; a round that fails prints it, and GCT_SEED=<that> GCT_ROUNDS=1 has it
  * again. GCT_ROUNDS (default 2) is how many of each kind. GCT_LONG=1 adds 20 jobs of 515 ranks. TEST=<word> runs the tests whose
- * name has it. GCT_VERBOSE=1 prints every round. time limit: 600 s
+ * name has it. GCT_VERBOSE=1 prints every round. time limit: 1200 s
  *
  * Every byte of every message is checked. What must come to an end does so within the limit of virtual time, or the simulator
  * says who waits for what. Ranks meet at shared counters rather than by messages, so that nobody leaves while others need him.
