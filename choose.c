@@ -129,10 +129,11 @@ static bool choose_fits(const struct choose_rule *rule, const gci_call *call, si
 GCI gci_algo_choice gci_choose(const gci_call *call, const gci_algo_choice *forced)
 {
     gci_algo_choice choice = *forced;
-    size_t bytes = choose_bytes(call);
     int next = 0;
-    if (call->tree)
+    if (call->tree) {
+        size_t bytes = choose_bytes(call);
         return (gci_algo_choice){ "given", bytes > CHOOSE_MIDDLE ? choose_segment(call, false, bytes) : 0 };
+    }
     if (!choice.name[0])
         gci_choose_next(call, &next, &choice);
     return choice;
