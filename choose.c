@@ -118,12 +118,11 @@ static size_t choose_segment(const gci_call *call, bool far, size_t bytes)
     return call->bytes > CHOOSE_FAR ? gci_max(2 * GCI_PACKET_MAX, call->bytes / CHOOSE_FAR_SEGMENTS) : CHOOSE_SEGMENT;
 }
 
-static bool choose_fits(const struct choose_rule *rule, const gci_call *call, size_t bytes)
+/* Whatever its length. */
+static bool choose_applies(const struct choose_rule *rule, enum gci_coll coll, int ranks, const gci_clusters *s)
 {
-    const gci_clusters *s = call->clusters;
     bool here = rule->where == ANYWHERE || (rule->where == BETWEEN_CLUSTERS ? s && s->clusters > 1 : s && s->hosts == 1);
-    return (rule->coll == call->coll || rule->coll == GCI_COLLS) && here && (!rule->ranks || call->ranks <= rule->ranks) &&
-           (!rule->bytes || bytes <= rule->bytes);
+    return here && (rule->coll == coll || rule->coll == GCI_COLLS) && (!rule->ranks || ranks <= rule->ranks);
 }
 
 GCI gci_algo_choice gci_choose(const gci_call *call, const gci_algo_choice *forced)
@@ -144,13 +143,37 @@ GCI bool gci_choose_next(const gci_call *call, int *next, gci_algo_choice *choic
     size_t bytes = choose_bytes(call);
     while (*next < (int)GCI_COUNT(choose_rules)) {
         const struct choose_rule *rule = &choose_rules[(*next)++];
-        if (!choose_fits(rule, call, bytes))
+        if (!choose_applies(rule, call->coll, call->ranks, call->clusters) || (rule->bytes && bytes > rule->bytes))
             continue;
         snprintf(choice->name, sizeof choice->name, "%s", rule->name);
         choice->segment = rule->cut ? choose_segment(call, rule->where == BETWEEN_CLUSTERS, bytes) : 0;
         return true;
     }
     return false;
+}
+
+GCI void gci_choose_describe(const gci_clusters *s, int ranks, const gci_algo_choice forced[GCI_COLLS], gci_text *out)
+{
+    for (int coll = 0; coll < GCI_COLLS; coll++) {
+        const char *separator = " ";
+        gci_text_add(out, "%-15s", gci_coll_name((enum gci_coll)coll));
+        if (forced[coll].name[0]) {
+            gci_text_add(out, " %s by GRIDCOMM_ALGO", forced[coll].name);
+            separator = "; ";
+        }
+        for (size_t i = 0; i < GCI_COUNT(choose_rules); i++) {
+            const struct choose_rule *rule = &choose_rules[i];
+            if (!choose_applies(rule, (enum gci_coll)coll, ranks, s))
+                continue;
+            gci_text_add(out, "%s%s", separator, rule->name);
+            if (rule->bytes)
+                gci_text_add(out, " to %zu bytes", rule->bytes);
+            if (rule->cut)
+                gci_text_add(out, " in segments");
+            separator = "; ";
+        }
+        gci_text_add(out, "\n");
+    }
 }
 
 /* ---- GRIDCOMM_ALGO ------------------------------------------------------------------------------------------------ */
@@ -169,7 +192,9 @@ static bool choose_read_name(enum gci_coll coll, const char *text, size_t bytes,
         if (*at < '0' || *at > '9' || *end || segment == 0 || segment > SIZE_MAX / 2)
             return false;
     }
-    if (strlen(word) >= sizeof out->name || !gci_algo_find(coll, word))
+    const gci_algo *algo = gci_algo_find(coll, word);
+    bool sound = algo && (algo->emit == gci_tree_algo ? gci_tree_is_shape(word) : !strchr(word, ':'));
+    if (!sound || strlen(word) >= sizeof out->name)
         return false;
     *out = (gci_algo_choice){ .segment = (size_t)segment };
     memcpy(out->name, word, strlen(word));

@@ -85,7 +85,7 @@ typedef struct coll_step {
 } coll_step;
 
 struct coll_run {
-    coll_run   *next;                   /* running, or spare */
+    coll_run   *next, *before;          /* running, or spare: next alone */
     size_t      room;                   /* bytes of this block */
     gc_comm    *comm;
     gc_request *request;
@@ -115,7 +115,8 @@ typedef struct coll_recent {
 
 struct gci_coll_state {
     uint32_t    next;                   /* sequence number of the next collective */
-    coll_run   *runs;                   /* running, oldest first */
+    coll_run   *runs, *last;            /* running, oldest first */
+    coll_run   *near;                   /* one of them: the next to be sought comes soon after it, mostly. NULL: none */
     coll_run   *spare;   int spares;
     coll_plan  *plans;   int plan_count;   size_t plan_bytes;
     coll_recent recent[COLL_RECENT];    /* at seq % COLL_RECENT */
@@ -507,17 +508,31 @@ static void coll_seen(const coll_run *run, enum gci_seen_what what, int32_t n, c
                                                .from = from });
 }
 
+/* Puts a run where it belongs in the list: behind `before`, NULL: first. */
+static void coll_put_in(struct gci_coll_state *st, coll_run *run, coll_run *before)
+{
+    run->before = before;
+    run->next = before ? before->next : st->runs;
+    *(before ? &before->next : &st->runs) = run;
+    *(run->next ? &run->next->before : &st->last) = run;
+}
+
+static void coll_take_out(struct gci_coll_state *st, coll_run *run)
+{
+    *(run->before ? &run->before->next : &st->runs) = run->next;
+    *(run->next ? &run->next->before : &st->last) = run->before;
+    if (st->near == run)
+        st->near = run->next;
+}
+
 /* Ends a run, exactly once: out of the list, posted messages dropped, the user's request completed. */
 static void coll_end(coll_run *run, int error, int fault_world_rank, const char *text)
 {
     gc_comm *comm = run->comm;
     gc_request *request = run->request;
-    coll_run **at = &comm->coll->runs;
     coll_seen(run, GCI_SEEN_END, error, NULL, NULL);
     run->advancing = true;              /* messages that end from here on move nothing */
-    while (*at != run)
-        at = &(*at)->next;
-    *at = run->next;
+    coll_take_out(comm->coll, run);
     for (int32_t i = 0; (error < 0 || run->left > 0) && i < run->plan->sched.steps; i++)
         if (run->step[i].request)
             gci_request_drop(run->step[i].request);
@@ -697,7 +712,7 @@ static int coll_go_on(coll_run *run, coll_run **out)
     gc_comm *comm = run->comm;
     coll_later *later = run->later;
     coll_plan *plan = NULL;
-    coll_run **at = &comm->coll->runs, *next = NULL;
+    coll_run *next = NULL;
     later->args.call.heard = later->ask->heard;
     int err = coll_plan_get(comm, &later->choice, &later->args.call, &plan);
     if (err < 0)
@@ -713,10 +728,8 @@ static int coll_go_on(coll_run *run, coll_run **out)
     next->request = run->request;
     next->seq = run->seq;
     next->signature = run->signature;
-    while (*at != run)
-        at = &(*at)->next;
-    next->next = run->next;
-    *at = next;
+    coll_put_in(comm->coll, next, run);
+    coll_take_out(comm->coll, run);
     coll_plan_release(&comm->world->env, run->plan);
     coll_block_keep(comm, run);
     coll_seen(next, GCI_SEEN_START, 0, NULL, NULL);
@@ -840,14 +853,6 @@ static bool coll_foreseen(gc_comm *comm, uint32_t seq, uint32_t mine, gci_notice
     return found;
 }
 
-static void coll_append(gc_comm *comm, coll_run *run)
-{
-    coll_run **at = &comm->coll->runs;
-    while (*at)
-        at = &(*at)->next;
-    *at = run;
-}
-
 /* Makes the run and its request; *out has them together or not at all. */
 static int coll_prepare(gc_comm *comm, const gci_coll_args *args, const gci_algo_choice *choice, coll_run **out)
 {
@@ -911,7 +916,7 @@ static int coll_start_inside(gc_comm *comm, const gci_coll_args *args, const gci
     run->seq = seq;
     run->signature = signature;
     *out = run->request;
-    coll_append(comm, run);
+    coll_put_in(comm->coll, run, comm->coll->last);
     coll_seen(run, GCI_SEEN_START, 0, NULL, NULL);
     if (foreseen)
         coll_end_mismatch(run, &notice);
@@ -983,6 +988,16 @@ GCI int gci_coll_last_barrier(gc_comm *comm)
     return err < 0 ? err : gci_request_wait(&request, GCI_FOREVER, NULL);
 }
 
+GCI int gci_coll_describe(gc_comm *comm, gci_text *out)
+{
+    gci_enter(comm->world);
+    int err = coll_place_ranks(comm, comm->coll);
+    if (err == GC_OK)
+        gci_choose_describe(&comm->coll->clusters, comm->size, comm->coll->forced, out);
+    gci_leave(comm->world);
+    return err;
+}
+
 /* ---- what other rooms call --------------------------------------------------------------------------------------- */
 
 static void coll_state_free(gci_env *env, struct gci_coll_state *st)
@@ -1045,9 +1060,12 @@ GCI void gci_coll_fail(gc_comm *comm, int code, int fault_world_rank, const char
 
 static coll_run *coll_find(const gc_comm *comm, uint32_t seq)
 {
-    coll_run *run = comm->coll->runs;
+    struct gci_coll_state *st = comm->coll;
+    coll_run *run = st->near && ((seq - st->near->seq) & COLL_SEQ_MASK) <= COLL_SEQ_MASK / 2 ? st->near : st->runs;
     while (run && run->seq != seq)
         run = run->next;
+    if (run)
+        st->near = run;
     return run;
 }
 

@@ -12,6 +12,7 @@
 #include "gridcomm_int.h"
 
 typedef struct describe {
+    gc_comm   *comm;
     gci_world *w;
     gci_text   out;
     bool       dot;
@@ -810,6 +811,8 @@ static int describe_what(describe *d, const char *what)
         describe_clusters(d);
     else if (strcmp(what, "addresses") == 0)
         return describe_addresses(d);
+    else if (strcmp(what, "collectives") == 0)
+        return d->dot ? GC_OK : gci_coll_describe(d->comm, &d->out);
     else
         return describe_routes(d);
     return GC_OK;
@@ -817,15 +820,16 @@ static int describe_what(describe *d, const char *what)
 
 int gc_describe(gc_comm *world, const char *what, const char *form, char *text, size_t text_bytes, size_t *needed)
 {
-    static const char *const known[] = { "links", "routes", "waits", "clusters", "addresses" };
+    static const char *const known[] = { "links", "routes", "waits", "clusters", "addresses", "collectives" };
     if (!world || !what || !form || (!text && text_bytes > 0))
         return GC_ERR_ARG;
     bool found = false;
     for (size_t i = 0; i < GCI_COUNT(known); i++)
         found |= strcmp(what, known[i]) == 0;
     if (!found)
-        return gci_fail(world, GC_ERR_ARG, -1, "gc_describe: '%.40s' is not links, routes, waits, clusters or addresses", what);
-    describe d = { .w = world->world, .dot = strcmp(form, "dot") == 0 };
+        return gci_fail(world, GC_ERR_ARG, -1, "gc_describe: '%.40s' is not links, routes, waits, clusters, addresses or collectives",
+                        what);
+    describe d = { .comm = world, .w = world->world, .dot = strcmp(form, "dot") == 0 };
     if (!d.dot && strcmp(form, "text") != 0)
         return gci_fail(world, GC_ERR_ARG, -1, "gc_describe: '%.40s' is not text or dot", form);
     gci_text_begin(&d.out, text, text_bytes);

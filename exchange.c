@@ -17,6 +17,8 @@
  *   direct     all to all at once; takes every call. scan, exscan: everybody gets all lower vectors; in segments, a chain
  *   scatter    bcast           k + p - 1 rounds, 2 (p - 1) / p * m bytes (van de Geijn 1994)
  *
+ * Scratch: doubling a vector per round, bruck's alltoall two messages per round; of the others a few vectors at most.
+ *
  * They are made of a few phases. Among a power of two of players, halving and doubling are each other's inverse:
  *
  *   player          0        1        2        3                    at the end of halving

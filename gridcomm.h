@@ -555,6 +555,8 @@ int gc_get_stats(const gc_comm *world, gc_stats *stats);
  *   "clusters"  the tree of clusters and hosts, with their ranks
  *   "addresses" the interfaces and addresses of every host, where it stands, what collides; for every other host which
  *               pairs of interfaces are links and why the others are not, and which addresses are tried in which order
+ *   "collectives" which algorithm each collective of this communicator takes, and up to how many bytes (of the vector; of
+ *               all blocks of an allgather or reduce_scatter; of one block of the others), the first that can; no picture
  * Without their first and last line the pictures of all ranks can be joined into one of the job. The text is cut to
  * text_bytes with its end; *needed, which may be NULL, is what the whole takes. Local; does not block, but "routes" takes
  * time that grows with the square of the ranks, and "addresses" asks the kernel for the route to each address of the job.

@@ -295,11 +295,14 @@ typedef struct gci_local_node {
 
 /* Of so many parts of which each gets a message of so many bytes: how many go together. */
 GCI int  gci_local_group(int parts, size_t bytes);
-/* What parts member[i - 1] from member[i], into cut[i], for i in (first, end). bytes: of a vector that all get; 0 for blocks,
- * each rank's own, where few levels make all NICs share the work. */
-GCI void gci_local_cuts(const gci_topo *, const int32_t *member, int first, int end, size_t bytes, int32_t *cut);
-/* The member at `place` in the tree around `top`. node->child has room for end - first. */
+/* What parts member[i - 1] from member[i], into cut[i], for i in (first, end). */
+GCI void gci_local_cuts(const gci_topo *, const int32_t *member, int first, int end, int32_t *cut);
+/* Puts equals in groups where they are many. bytes: of a vector that all get; 0 for blocks, each rank's own, where few levels
+ * make all NICs share the work. */
+GCI void gci_local_groups(int first, int end, size_t bytes, int32_t *cut);
+/* The member at `place` in the tree around `top`; in that for streams. node->child has room for end - first + 1. */
 GCI void gci_local_node_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *node);
+GCI void gci_local_stream_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *node);
 
 /* ---- route.c: routing tables over any connected graph (pure) ---------------------------------------------------- */
 
@@ -505,6 +508,8 @@ GCI gci_algo_choice  gci_choose(const gci_call *, const gci_algo_choice *forced)
 /* What the rules from *next on say, 0 at first: for calls that the algorithm cannot do. The last one takes every call. false:
  * there is no more. */
 GCI bool gci_choose_next(const gci_call *, int *next, gci_algo_choice *);
+/* The rules that apply to a communicator, a line per operation. */
+GCI void gci_choose_describe(const gci_clusters *, int ranks, const gci_algo_choice forced[GCI_COLLS], gci_text *);
 /* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine. */
 GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], char error_text[GCI_TEXT]);
 
@@ -512,6 +517,7 @@ GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], cha
 
 /* A tree of ranks by name: flat, chain, binary, binomial, kary:K, knomial:K (docs/collectives.md). GC_ERR_ARG, _NOMEM. */
 GCI int  gci_tree_make(gci_env *, const char *shape, int size, int root, gc_tree *);
+GCI bool gci_tree_is_shape(const char *);
 /* One over clusters: the root reaches a rank of each other cluster itself; within a cluster (and its racks and hosts, level by
  * level) the shape. */
 GCI int  gci_tree_over_clusters(gci_env *, const char *shape, const gci_clusters *, int root, gc_tree *);
@@ -1840,6 +1846,7 @@ typedef struct gci_coll_args {
 /* The barrier of the end, blocking. Who is through does not wait for ever for one that is not; who leaves so tells the others
  * that it was (life.c), and that ends the barrier for them, too. */
 GCI int  gci_coll_last_barrier(gc_comm *);
+GCI int  gci_coll_describe(gc_comm *, gci_text *);      /* which algorithm it takes for what; GC_ERR_NOMEM */
 /* GC_OK and a request, or what gci_fail has noted. Outside the monitor. */
 GCI int  gci_coll_start(gc_comm *, const gci_coll_args *, gc_request **);
 GCI void gci_coll_apply(const gci_coll_args *, const void *in, void *inout, size_t bytes);    /* inout = in (op) inout */

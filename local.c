@@ -14,10 +14,15 @@
  * Gropp, Lusk, Bresnahan 2000), and no run but the top's own has anything in its middle: partial results can be combined in
  * the order of places at every rank.
  *
+ * A long vector is streamed through another tree, which is deeper, but where no NIC has to send it often: on each side and level
+ * a node has one child, or two, with half of the runs each, if these are all.
+ *
  * More than LOCAL_FLAT equals side by side get one more level, groups of about as many as there are groups; also where a
  * vector for each of them took more than LOCAL_FLAT_BYTES.
  */
 #include "gridcomm_int.h"
+
+#include <stdlib.h>
 
 enum { LOCAL_FLAT = 32,             /* one more level has each rank take or give a third of the messages, or less */
        LOCAL_FLAT_BYTES = 16 * 1024 };      /* take 131 us at 1 Gbit/s: with one more level two thirds less, and 50 us more */
@@ -53,10 +58,14 @@ static void local_divide(int32_t *cut, int first, int end, size_t bytes)
     }
 }
 
-GCI void gci_local_cuts(const gci_topo *topo, const int32_t *member, int first, int end, size_t bytes, int32_t *cut)
+GCI void gci_local_cuts(const gci_topo *topo, const int32_t *member, int first, int end, int32_t *cut)
 {
     for (int i = first + 1; i < end; i++)           /* two apart: between them is room for groups */
         cut[i] = 2 * topo->depth[gci_topo_common(topo, member[i - 1], member[i])] + 1;
+}
+
+GCI void gci_local_groups(int first, int end, size_t bytes, int32_t *cut)
+{
     local_divide(cut, first, end, bytes);
 }
 
@@ -68,16 +77,33 @@ static int32_t local_lowest(const int32_t *cut, int a, int b)
     return lowest;
 }
 
-/* From run to run, away from the node; those before it are found from the last to the first. */
-static void local_children(const int32_t *cut, int place, gci_local_node *n)
+/* How far the runs reach, from `begin` up or from `end` down, that no cut lower than `lowest` parts; each: the first alone. */
+static int local_up(const int32_t *cut, int begin, int limit, int32_t lowest, bool each)
 {
-    int32_t lowest = INT32_MAX;
-    for (int end = place; end > n->first; ) {
-        int begin = end - 1;
-        for (lowest = cut[end] < lowest ? cut[end] : lowest; begin > n->first && cut[begin] > lowest; begin--)
-            ;
+    int end = begin + 1;
+    while (end < limit && cut[end] >= lowest + each)
+        end++;
+    return end;
+}
+
+static int local_down(const int32_t *cut, int end, int limit, int32_t lowest, bool each)
+{
+    int begin = end - 1;
+    while (begin > limit && cut[begin] >= lowest + each)
+        begin--;
+    return begin;
+}
+
+/* From run to run, away from the node; those before it are found from the last to the first. each: else those of a level go
+ * together. */
+static void local_children(const int32_t *cut, int place, bool each, gci_local_node *n)
+{
+    int32_t lowest = INT32_MAX - 1;
+    n->children = 0;
+    for (int end = place, begin; end > n->first; end = begin) {
+        lowest = cut[end] < lowest ? cut[end] : lowest;
+        begin = local_down(cut, end, n->first, lowest, each);
         n->child[n->children++] = (gci_places){ begin, end };
-        end = begin;
     }
     n->before = n->children;
     for (int i = 0, j = n->before - 1; i < j; i++, j--) {
@@ -85,13 +111,11 @@ static void local_children(const int32_t *cut, int place, gci_local_node *n)
         n->child[i] = n->child[j];
         n->child[j] = swap;
     }
-    lowest = INT32_MAX;
-    for (int begin = place + 1; begin < n->end; ) {
-        int end = begin + 1;
-        for (lowest = cut[begin] < lowest ? cut[begin] : lowest; end < n->end && cut[end] > lowest; end++)
-            ;
+    lowest = INT32_MAX - 1;
+    for (int begin = place + 1, end; begin < n->end; begin = end) {
+        lowest = cut[begin] < lowest ? cut[begin] : lowest;
+        end = local_up(cut, begin, n->end, lowest, each);
         n->child[n->children++] = (gci_places){ begin, end };
-        begin = end;
     }
 }
 
@@ -110,5 +134,49 @@ GCI void gci_local_node_at(const int32_t *cut, int first, int end, int place, in
         head = n->first = a;
         n->end = b;
     }
-    local_children(cut, place, n);
+    local_children(cut, place, true, n);
+}
+
+/* ---- streams ------------------------------------------------------------------------------------------------------ */
+
+/* Where one of the runs of [first, end) begins that are parted by `lowest`, about in the middle; `end`: there is but one. */
+static int local_halve(const int32_t *cut, int first, int end, int32_t lowest)
+{
+    int middle = first + (end - first) / 2, best = end;
+    for (int i = first + 1; i < end; i++)
+        if (cut[i] == lowest && (best == end || abs(i - middle) < abs(best - middle)))
+            best = i;
+    return best;
+}
+
+static void local_stream_children(const int32_t *cut, int place, gci_local_node *n)
+{
+    local_children(cut, place, false, n);
+    if (n->children != 1)
+        return;
+    gci_places *all = &n->child[0];
+    int middle = local_halve(cut, all->first, all->end, n->before ? cut[place] : cut[all->first]);
+    if (middle == all->end)
+        return;
+    n->child[1] = (gci_places){ middle, all->end };
+    all->end = middle;
+    n->children = 2;
+    n->before *= 2;
+}
+
+GCI void gci_local_stream_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *n)
+{
+    int head = top;
+    *n = (gci_local_node){ .top = top, .parent = -1, .first = first, .end = end, .child = n->child };
+    for (;;) {
+        local_stream_children(cut, head, n);
+        if (head == place)
+            return;
+        int i = 0;
+        while (place >= n->child[i].end || place < n->child[i].first)
+            i++;
+        n->parent = head;
+        head = n->first = n->child[i].first;
+        n->end = n->child[i].end;
+    }
 }

@@ -881,6 +881,7 @@ static void links_start(gci_overlay *o)
         return;
     }
     o->started = true;
+    gci_overlay_errand(o);              /* news may have waited */
     gci_owns_review(o);
 }
 

@@ -65,6 +65,12 @@ GCI void gci_tree_drop(gci_env *env, gc_tree *t)
     *t = (gc_tree){ 0 };
 }
 
+GCI bool gci_tree_is_shape(const char *text)
+{
+    tree_shape shape;
+    return tree_read_shape(text, &shape);
+}
+
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
 /* Makes position `child` the first child of position v, with a run of so many below it. */

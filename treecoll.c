@@ -30,7 +30,8 @@
  *
  * Segments of one vector keep their order between two ranks: each message waits for what the one before it waited for.
  *
- * Scratch: reductions hold TREECOLL_WINDOW segments at most, whatever the number of children; gathers and scatters a block
+ * Scratch: reductions hold TREECOLL_WINDOW segments at most, whatever the number of children (a reduce_scatter cuts nothing: a
+ * segment is all blocks); gathers and scatters a block
  * per rank of the subtree at inner ranks, and at the root what does not lie in order.
  */
 #include "gridcomm_int.h"

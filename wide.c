@@ -46,7 +46,8 @@
 
 #include <stdlib.h>
 
-enum { WIDE_TOPS = 4,              /* of a cluster, side by side, ... */
+enum { WIDE_STREAM = 16,           /* segments of a vector, more than which are many */
+       WIDE_TOPS = 4,              /* of a cluster, side by side, ... */
        WIDE_TOP_BYTES = 512 * 1024, /* ... each for so much of a vector at least: less fits the window of one connection */
        WIDE_BUNDLE = 4096,          /* bytes of a block up to which blocks for one cluster go together: a header of 48 bytes each
                                      * is 1 % of it then, as much as it costs to move a bundle within a cluster */
@@ -63,9 +64,9 @@ typedef struct wide_value {
 
 typedef struct wide_part { int cluster, first, end; } wide_part;    /* places [first, end) */
 
-/* Trees inside a cluster: by racks and hosts, for blocks that each go through it once, or for vectors that all get; or of one
- * level. */
-enum wide_shape { WIDE_BLOCKS, WIDE_VECTORS, WIDE_STAR, WIDE_SHAPES };
+/* Trees inside a cluster: by racks and hosts, for blocks that each go through it once, for vectors that all get, for long ones;
+ * or of one level. */
+enum wide_shape { WIDE_BLOCKS, WIDE_VECTORS, WIDE_STREAMS, WIDE_STAR, WIDE_SHAPES };
 
 /* A place is an index to member[]. */
 typedef struct wide {
@@ -182,6 +183,12 @@ static int wide_turn_top(const wide *w, int cluster, int turn)
     return coordinator;
 }
 
+/* In many segments a vector takes as long as the busiest NIC, in few as long as the tree is deep. */
+static enum wide_shape wide_vectors(const wide *w)
+{
+    return gci_segments(w->call, w->call->bytes) > WIDE_STREAM ? WIDE_STREAMS : WIDE_VECTORS;
+}
+
 /* How many tops share a vector: so long ones use the NICs of several hosts, and more windows than one. */
 static int wide_turns(const wide *w)
 {
@@ -204,7 +211,7 @@ static gci_local_node wide_local_at(wide *w, int place, int top, enum wide_shape
         t = t->next;
     if (t)
         return t->node;
-    t = gci_alloc(w->env, sizeof *t + (size_t)(end - first) * sizeof *t->child);
+    t = gci_alloc(w->env, sizeof *t + (size_t)(end - first + 1) * sizeof *t->child);
     if (!t) {
         w->hungry = true;
         if (w->b)
@@ -212,7 +219,7 @@ static gci_local_node wide_local_at(wide *w, int place, int top, enum wide_shape
         return (gci_local_node){ .top = top, .parent = -1, .first = place, .end = place + 1 };
     }
     *t = (wide_tree){ .next = w->trees, .place = place, .shape = shape, .node.child = t->child };
-    gci_local_node_at(w->cut[shape], first, end, place, top, &t->node);
+    (shape == WIDE_STREAMS ? gci_local_stream_at : gci_local_node_at)(w->cut[shape], first, end, place, top, &t->node);
     w->trees = t;
     return t->node;
 }
@@ -363,7 +370,7 @@ static void wide_bcast(wide *w)
         size_t at = gci_segment_at(call, call->bytes, i), bytes = gci_segment_at(call, call->bytes, i + 1) - at;
         gci_spot here = gci_spot_at(wide_result, at);
         int turn = i % turns, source = wide_turn_top(w, home, turn), top = wide_turn_top(w, w->mine, turn);
-        gci_local_node n = wide_local(w, w->mine == home ? w->root_place : top, WIDE_VECTORS);
+        gci_local_node n = wide_local(w, w->mine == home ? w->root_place : top, wide_vectors(w));
         int32_t came = GCI_NO_STEP;
         if (w->mine != home && w->place == top)
             came = wide_recv(w, wide_rank(w, source), here, bytes, GCI_NO_STEP);
@@ -1045,7 +1052,7 @@ static void wide_open_turn(wide *w, wide_stream *st, int turn, int turns)
     size_t most = gci_segment_at(call, call->bytes, 1);
     int home = all ? -1 : w->s->of[call->root];
     int top = w->mine == home ? w->root_place : wide_turn_top(w, w->mine, turn);
-    *st = (wide_stream){ .node = wide_local(w, top, wide_adds_up(w) ? WIDE_VECTORS : WIDE_STAR),
+    *st = (wide_stream){ .node = wide_local(w, top, wide_adds_up(w) ? wide_vectors(w) : WIDE_STAR),
                          .wanted_by = home, .turn = turn, .spare = WIDE_ACC + 1,
                          .takes = w->place == top && (all || w->place == w->root_place) };
     wide_open(w, st, (gci_segments(call, call->bytes) - turn + turns - 1) / turns, most);
@@ -1076,7 +1083,7 @@ static void wide_reduce(wide *w)
             gci_emit_pend(w->b, here);
         }
         if (call->coll != GCI_REDUCE) {
-            gci_local_node down = wide_local(w, st->node.top, WIDE_VECTORS);
+            gci_local_node down = wide_local(w, st->node.top, wide_vectors(w));
             wide_down(w, &down, to, bytes, here);
         }
         wide_close_round(w, st, round);
@@ -1414,7 +1421,7 @@ static int wide_begin(wide *w, gci_env *env, const gci_call *call)
     const gci_clusters *s = call->clusters;
     const gci_topo *topo = s->topo;
     size_t n = (size_t)call->ranks;
-    int32_t *block = gci_alloc(env, 6 * n * sizeof *block);
+    int32_t *block = gci_alloc(env, (3 + WIDE_SHAPES) * n * sizeof *block);
     *w = (wide){ .env = env, .call = call, .s = s, .mine = s->of[call->rank], .root_place = -1, .queue = block,
                  .joined = { GCI_NO_STEP, GCI_NO_STEP, GCI_NO_STEP } };
     if (!block)
@@ -1442,8 +1449,11 @@ static int wide_begin(wide *w, gci_env *env, const gci_call *call)
         if (w->member[place] == call->root && wide_is_rooted(call->coll))
             w->root_place = place;
     }
-    gci_local_cuts(topo, w->member, s->first[w->mine], s->first[w->mine + 1], 0, w->cut[WIDE_BLOCKS]);
-    gci_local_cuts(topo, w->member, s->first[w->mine], s->first[w->mine + 1], wide_message(call), w->cut[WIDE_VECTORS]);
+    int first = s->first[w->mine], end = s->first[w->mine + 1];
+    for (int shape = WIDE_BLOCKS; shape < WIDE_STAR; shape++)
+        gci_local_cuts(topo, w->member, first, end, w->cut[shape]);
+    gci_local_groups(first, end, 0, w->cut[WIDE_BLOCKS]);
+    gci_local_groups(first, end, wide_message(call), w->cut[WIDE_VECTORS]);
     return GC_OK;
 }
 

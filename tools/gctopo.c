@@ -24,16 +24,16 @@ static const char usage[] =
     "  --waits        packets that wait for room in a queue, and requests that wait for a peer\n"
     "  --addresses    the interfaces of every host, which of them reach which of another host's, how well, why others do not,\n"
     "                 and what is tried in which order; half a KiB for every two hosts, and as much the other way\n"
+    "  --collectives  which algorithm each collective takes for how many bytes; no picture\n"
     "  --traffic      first sends a small message between every two ranks, so that there are connections to show\n"
     "  --dot FILE     writes a picture for Graphviz to FILE, instead of text (`-`: to standard output). With several of\n"
     "                 the above, FILE has one graph after another: dot -Tsvg -O FILE\n"
     "  --help         this text\n"
     "\n"
-    "Without --clusters, --links, --routes, --waits or --addresses it shows clusters, links and routes. Exit status: 0;\n"
-    "1 if the job failed; 2 for wrong usage.\n";
+    "Without any of the first six it shows clusters, links and routes. Exit status: 0; 1 if the job failed; 2 for wrong usage.\n";
 
-static const char *const subjects[] = { "clusters", "links", "routes", "waits", "addresses" };
-enum { SUBJECTS = 5, DEFAULT_SUBJECTS = 3, TRAFFIC_TAG = 1 };
+static const char *const subjects[] = { "clusters", "links", "routes", "waits", "addresses", "collectives" };
+enum { SUBJECTS = 6, DEFAULT_SUBJECTS = 3, TRAFFIC_TAG = 1 };
 
 typedef struct topo_options { bool subject[SUBJECTS], traffic, help; const char *dot; } topo_options;
 

@@ -13,7 +13,7 @@
 
 enum { TEXT = 1 << 16, RANKS = 6, TRIES = 10000, PATIENCE_S = 30 };
 
-static const char *const subjects[] = { "links", "routes", "waits", "clusters", "addresses" };
+static const char *const subjects[] = { "links", "routes", "waits", "clusters", "addresses", "collectives" };
 
 static void relayed(gc_options *o, int rank, void *arg)
 {
@@ -287,6 +287,34 @@ static void test_clusters(void **state)
     assert_int_equal(0, gct_job(&(gct_spec){ .ranks = RANKS, .sites = 2 }, clusters, NULL));
 }
 
+static void chained(gc_options *o, int rank, void *arg)
+{
+    (void)rank, (void)arg;
+    o->algo = "bcast:chain@4096";
+}
+
+/* What is said is what runs: an override, then the rules for these hosts and sites. */
+static int collectives(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)rank, (void)size;
+    char text[TEXT];
+    const char *const *wanted = arg;
+    int bad = ask(world, "collectives", text);
+    gct_require(count(text, "\n") == 11, "%d lines: %s", count(text, "\n"), text);
+    for (; *wanted; wanted++)
+        gct_require(count(text, *wanted) == 1, "%s in %s", *wanted, text);
+    return bad;
+}
+
+static void test_collectives(void **state)
+{
+    (void)state;
+    static const char *alone[] = { "\nbcast           knomial:8 to 1024 bytes; binomial to 8192 bytes; circulant in segments\n", NULL };
+    static const char *apart[] = { "\nbcast           chain by GRIDCOMM_ALGO; wide in segments; knomial:8", "barrier         wide", NULL };
+    assert_int_equal(0, gct_job(&(gct_spec){ .ranks = RANKS }, collectives, alone));
+    assert_int_equal(0, gct_job(&(gct_spec){ .ranks = RANKS, .sites = 2, .options = chained }, collectives, apart));
+}
+
 static void test_addresses(void **state)
 {
     (void)state;
@@ -298,6 +326,7 @@ static void test_addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms), cmocka_unit_test(test_links), cmocka_unit_test(test_waits),
-                                        cmocka_unit_test(test_clusters), cmocka_unit_test(test_addresses) };
+                                        cmocka_unit_test(test_clusters), cmocka_unit_test(test_addresses),
+                                        cmocka_unit_test(test_collectives) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static int below(int n)
 typedef struct crowd {
     gci_topo topo;
     int      n, first;          /* places before the cluster's own: others' */
-    int32_t  member[MOST], cut[MOST];
+    int32_t  member[MOST], cut[MOST], natural[MOST];      /* natural: without groups */
     int      parent[MOST];
 } crowd;
 
@@ -49,17 +49,21 @@ static void make(crowd *c, int n, bool deep, bool in_order, size_t bytes)
     assert_int_equal(gci_topo_make(&env, n, path, host, &c->topo), GC_OK);
     for (int i = 0; i < n; i++)
         c->member[i] = in_order ? c->topo.order[i] : i;
-    gci_local_cuts(&c->topo, c->member, c->first, n, bytes, c->cut);
+    gci_local_cuts(&c->topo, c->member, c->first, n, c->natural);
+    memcpy(c->cut, c->natural, sizeof c->cut);
+    gci_local_groups(c->first, n, bytes, c->cut);
 }
 
+typedef void tree_of(const int32_t *cut, int first, int end, int place, int top, gci_local_node *);
+
 /* Every place's node agrees with its parent's; returns the most children that any has. */
-static int check_tree(crowd *c, int top)
+static int check_tree(crowd *c, int top, tree_of *node_at, const int32_t *cut)
 {
-    gci_places child[MOST], sisters[MOST];
+    gci_places child[MOST + 1], sisters[MOST + 1];
     int most = 0;
     for (int place = c->first; place < c->n; place++) {
         gci_local_node node = { .child = child }, above = { .child = sisters };
-        gci_local_node_at(c->cut, c->first, c->n, place, top, &node);
+        node_at(cut, c->first, c->n, place, top, &node);
         c->parent[place] = node.parent;
         most = node.children > most ? node.children : most;
         int at = node.first;
@@ -79,7 +83,7 @@ static int check_tree(crowd *c, int top)
             continue;
         }
         assert_int_equal(node.first, place);
-        gci_local_node_at(c->cut, c->first, c->n, node.parent, top, &above);
+        node_at(cut, c->first, c->n, node.parent, top, &above);
         bool known = false;
         for (int i = 0; i < above.children; i++)
             known |= sisters[i].first == place && sisters[i].end == node.end;
@@ -103,6 +107,17 @@ static void check_entries(const crowd *c, int top)
     }
 }
 
+/* No rank sends a stream to other hosts more than four times: on two levels, to either side. */
+static void check_streams(const crowd *c)
+{
+    for (int from = c->first; from < c->n; from++) {
+        int away = 0;
+        for (int to = c->first; to < c->n; to++)
+            away += c->parent[to] == from && c->topo.of[c->member[to]] != c->topo.of[c->member[from]];
+        assert_in_range(away, 0, 4);
+    }
+}
+
 static void test_random_clusters(void **state)
 {
     (void)state;
@@ -112,9 +127,13 @@ static void test_random_clusters(void **state)
         bool in_order = below(4) > 0;
         make(&c, 1 + below(MOST), below(3) > 0, in_order, below(2) ? 0 : 1 + (size_t)below(20000));
         for (int top = c.first; top < c.n; top += 1 + below(10)) {
-            check_tree(&c, top);
+            check_tree(&c, top, gci_local_node_at, c.cut);
             if (in_order)
                 check_entries(&c, top);
+            check_tree(&c, top, gci_local_stream_at, c.natural);
+            if (in_order)
+                check_entries(&c, top);
+            check_streams(&c);
         }
         gci_topo_free(&env, &c.topo);
     }
@@ -132,7 +151,7 @@ static void test_groups(void **state)
     for (int n = FLAT + 8; n <= MOST; n++) {
         make(&c, n, false, true, 0);
         int size = n - c.first, group = gci_local_group(size, 0);
-        int most = check_tree(&c, c.first);
+        int most = check_tree(&c, c.first, gci_local_node_at, c.cut);
         if (size <= FLAT)
             assert_int_equal(most, size - 1);
         else
@@ -148,7 +167,7 @@ static void test_flat(void **state)
     crowd c;
     make(&c, 20, true, true, 0);
     memset(c.cut, 0, sizeof c.cut);
-    assert_int_equal(check_tree(&c, c.n - 1), c.n - c.first - 1);
+    assert_int_equal(check_tree(&c, c.n - 1, gci_local_node_at, c.cut), c.n - c.first - 1);
     gci_topo_free(&env, &c.topo);
 }
 

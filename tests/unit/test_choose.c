@@ -1,0 +1,174 @@
+/* test_choose.c: some rule can do every call, all ranks take the same one, and only names that mean something are taken.
+ * SPDX-License-Identifier: MIT
+ *
+ * GCT_SEED replays the random part; GCT_ROUNDS says how many calls it draws.
+ */
+#include "sched_job.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { ROUNDS = 2000, MOST = 40 };
+
+static gci_env env;
+static uint64_t random_state;
+
+static int below(int n)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int)((random_state >> 33) % (uint64_t)n);
+}
+
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
+
+typedef struct place { gci_topo topo; gci_clusters s; } place;
+
+static void make_place(place *p, int ranks)
+{
+    static const char *const site[] = { "a", "b", "c" };
+    const char *path[MOST];
+    int host[MOST], sites = 1 + below(3), per_host = 1 + below(ranks);
+    for (int r = 0; r < ranks; r++) {
+        path[r] = site[below(4) ? r * sites / ranks : below(sites)];
+        host[r] = r / per_host;
+    }
+    assert_int_equal(gci_topo_make(&env, ranks, path, host, &p->topo), GC_OK);
+    assert_int_equal(gci_clusters_make(&env, &p->topo, &p->s), GC_OK);
+}
+
+static job_spec draw(const place *p, int ranks)
+{
+    static const size_t bytes[] = { 0, 8, 512, 520, 1024, 1032, 8192, 8200, 65536, 65544, 1 << 20, (1 << 20) + 8, 1 << 26 };
+    return (job_spec){ .coll = (enum gci_coll)below(GCI_COLLS), .ranks = ranks, .root = below(ranks), .elem_bytes = 8,
+                       .bytes = bytes[below(GCI_COUNT(bytes))], .in_any_order = below(2), .from_left = below(3) == 0,
+                       .canonical = below(3) == 0, .places = (enum job_places)below(3), .clusters = &p->s };
+}
+
+/* Which rule does it at one rank: the first that does not refuse. */
+static int doing(const gci_call *call, gci_algo_choice *choice)
+{
+    const gci_algo_choice none = { .segment = 0 };
+    gci_algo_choice first = gci_choose(call, &none);
+    for (int next = 0; gci_choose_next(call, &next, choice); ) {
+        gci_call own = *call;
+        gci_sched sched;
+        if (first.name[0]) {
+            assert_string_equal(choice->name, first.name);
+            assert_int_equal(choice->segment, first.segment);
+            first.name[0] = 0;
+        }
+        own.segment = choice->segment;
+        int err = gci_sched_build(&env, gci_algo_find(call->coll, choice->name), choice->name, &own, &sched);
+        gci_sched_free(&env, &sched);
+        if (err == GC_OK)
+            return next;
+        assert_int_equal(err, GC_ERR_UNSUPPORTED);
+    }
+    return -1;
+}
+
+static void test_some_rule_does_every_call(void **state)
+{
+    (void)state;
+    const char *rounds = getenv("GCT_ROUNDS");
+    for (int i = 0; i < (rounds ? 10 * atoi(rounds) : ROUNDS); i++) {
+        int ranks = 1 + below(below(5) ? 9 : MOST), rule = 0;
+        place p;
+        make_place(&p, ranks);
+        job_spec j = draw(&p, ranks);
+        for (int rank = 0; rank < ranks; rank += 1 + below(4)) {
+            gci_call call;
+            gci_algo_choice choice;
+            job_call(&j, rank, &call);
+            int done = doing(&call, &choice);
+            assert_true(done > 0);
+            if (rule > 0)
+                assert_int_equal(done, rule);
+            rule = done;
+            job_call_free(&call);
+        }
+        gci_clusters_free(&env, &p.s);
+        gci_topo_free(&env, &p.topo);
+    }
+}
+
+/* What does not associate and is long never needs all vectors at one rank. */
+static void test_scratch_is_bounded(void **state)
+{
+    (void)state;
+    enum { RANKS = 20, BYTES = 8 << 20 };
+    static const enum gci_coll colls[] = { GCI_REDUCE, GCI_ALLREDUCE, GCI_SCAN };
+    const char *path[RANKS];
+    int host[RANKS];
+    place p;
+    for (int r = 0; r < RANKS; r++) {
+        path[r] = "";
+        host[r] = r;
+    }
+    assert_int_equal(gci_topo_make(&env, RANKS, path, host, &p.topo), GC_OK);
+    assert_int_equal(gci_clusters_make(&env, &p.topo, &p.s), GC_OK);
+    for (size_t i = 0; i < GCI_COUNT(colls); i++) {
+        job_spec j = { .coll = colls[i], .ranks = RANKS, .elem_bytes = 8, .bytes = BYTES, .from_left = true, .clusters = &p.s };
+        for (int rank = 0; rank < RANKS; rank++) {
+            gci_call call;
+            gci_algo_choice choice;
+            gci_sched sched;
+            job_call(&j, rank, &call);
+            assert_true(doing(&call, &choice) > 0);
+            call.segment = choice.segment;
+            assert_int_equal(gci_sched_build(&env, gci_algo_find(call.coll, choice.name), choice.name, &call, &sched), GC_OK);
+            assert_true(sched.temp_bytes <= BYTES);
+            gci_sched_free(&env, &sched);
+            job_call_free(&call);
+        }
+    }
+    gci_clusters_free(&env, &p.s);
+    gci_topo_free(&env, &p.topo);
+}
+
+/* ---- GRIDCOMM_ALGO ------------------------------------------------------------------------------------------------ */
+
+static void test_names(void **state)
+{
+    (void)state;
+    static const char *const good[] = { "", ",", "bcast:flat", "bcast:kary:3@8192,", ",reduce:chain@1,allreduce:ring",
+                                        "barrier:knomial:8,scan:direct@65536" };
+    static const char *const bad[] = { "bcast", "bcast:", "bcast:none", "cast:flat", ":flat", "bcast:kary:0", "bcast:kary:x",
+                                       "bcast:binomial:7", "allgather:ring:5", "bcast:given", "bcast:ring", "bcast:flat@",
+                                       "bcast:flat@0", "bcast:flat@x", "bcast:flat@8x", "bcast:flat@-8",
+                                       "bcast:flat@99999999999999999999", "bcast:flat;reduce:flat" };
+    gci_algo_choice forced[GCI_COLLS];
+    char text[GCI_TEXT];
+    for (size_t i = 0; i < GCI_COUNT(good); i++) {
+        memset(forced, 0, sizeof forced);
+        assert_int_equal(gci_choose_read(good[i], forced, text), GC_OK);
+    }
+    assert_string_equal(forced[GCI_SCAN].name, "direct");
+    assert_int_equal(forced[GCI_SCAN].segment, 65536);
+    assert_string_equal(forced[GCI_BARRIER].name, "knomial:8");
+    assert_int_equal(forced[GCI_BCAST].name[0], 0);
+    for (size_t i = 0; i < GCI_COUNT(bad); i++) {
+        memset(text, 0, sizeof text);
+        if (gci_choose_read(bad[i], forced, text) != GC_ERR_CONFIG)
+            fail_msg("%s is taken", bad[i]);
+        assert_true(strncmp(text, "GRIDCOMM_ALGO: ", 15) == 0);
+    }
+}
+
+int main(void)
+{
+    const char *seed = getenv("GCT_SEED");
+    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
+    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_some_rule_does_every_call),
+        cmocka_unit_test(test_scratch_is_bounded),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
