@@ -9,7 +9,7 @@
  *
  * Short ones take a tree, which has the fewest messages: that counts where ranks share cores, and a wide tree has the fewest
  * ranks that a message wakes twice (40 ranks on 2 cores: an allreduce takes 0.62 ms; binomial 0.78, flat 0.56, doubling 1.7).
- * Of two ranks doubling has as few messages, and half the latency.
+ * Of up to four ranks doubling has few more messages, and half the latency.
  *
  * Long ones take what loads every NIC equally: circulant graphs, which nothing beats by more than a twentieth from 8 KiB on, for
  * any number of ranks. ms in the simulated network, a host for each rank, 1 Gbit/s, 50 us:
@@ -25,7 +25,8 @@
 
 #include <stdlib.h>
 
-enum { CHOOSE_SHORT = 1024,             /* up to here a message costs its wake-up, not its bytes */
+enum { CHOOSE_TINY = 256,               /* up to here it is cheaper to send a block on, and again, than to each rank its own */
+       CHOOSE_SHORT = 1024,             /* up to here a message costs its wake-up, not its bytes */
        CHOOSE_MIDDLE = 8 * 1024,        /* up to here latencies count, not bytes */
        CHOOSE_ONE_HOST = 64 * 1024,
        CHOOSE_BLOCKS = 16 * 1024,       /* beyond, the copies of a tree's inner ranks cost more than its messages save */
@@ -46,7 +47,7 @@ static const struct choose_rule {
     const char       *name;
 } choose_rules[] = {
     { GCI_COLLS,          BETWEEN_CLUSTERS, 0, 0, true, "wide" },
-    { GCI_BARRIER,        ANYWHERE,    2, 0, false, "doubling" },
+    { GCI_BARRIER,        ANYWHERE,    4, 0, false, "doubling" },
     { GCI_BARRIER,        ANYWHERE,    0, 0, false, "knomial:8" },
     { GCI_BCAST,          ANYWHERE,    2, 0, false, "binomial" },
     { GCI_BCAST,          ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
@@ -58,11 +59,14 @@ static const struct choose_rule {
     { GCI_GATHER,         ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_GATHER,         ANYWHERE,    0, CHOOSE_BLOCKS, false, "binomial" },
     { GCI_GATHER,         ANYWHERE,    0, 0, false, "flat" },
+    { GCI_ALLGATHER,      ANYWHERE,    4, CHOOSE_SHORT, false, "direct" },
     { GCI_ALLGATHER,      ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_ALLGATHER,      ON_ONE_HOST, 0, CHOOSE_BLOCKS, false, "knomial:8" },
     { GCI_ALLGATHER,      ON_ONE_HOST, 0, 0, false, "ring" },
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "circulant" },
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "direct" },
+    { GCI_ALLTOALL,       ANYWHERE,    4, 0, false, "direct" },
+    { GCI_ALLTOALL,       ANYWHERE,    0, CHOOSE_TINY, false, "bruck" },
     { GCI_ALLTOALL,       ANYWHERE,    0, 0, false, "direct" },
     { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_MIDDLE, false, "binomial" },
@@ -70,7 +74,7 @@ static const struct choose_rule {
     { GCI_REDUCE,         ANYWHERE,    0, 0, true, "circulant" },
     { GCI_REDUCE,         ANYWHERE,    0, 0, true, "binomial" },
     { GCI_REDUCE,         ANYWHERE,    0, 0, true, "chain" },
-    { GCI_ALLREDUCE,      ANYWHERE,    2, 0, false, "doubling" },
+    { GCI_ALLREDUCE,      ANYWHERE,    4, CHOOSE_MIDDLE, false, "doubling" },
     { GCI_ALLREDUCE,      ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_ALLREDUCE,      ON_ONE_HOST, 0, CHOOSE_ONE_HOST, false, "binomial" },
     { GCI_ALLREDUCE,      ANYWHERE,    0, CHOOSE_MIDDLE, false, "doubling" },

@@ -84,12 +84,25 @@ build_bed() { # as lay_out
     done
 }
 
+# Neighbours on different cores, and no core sleeps: else how many ranks wake on one core, and how long a core takes to wake,
+# makes more difference than what is timed.
+in_turn=''
+pin() {
+    cat >"$work/in_turn" <<'END'
+#!/bin/sh
+exec taskset -c $((${GRIDCOMM_RANK:-${OMPI_COMM_WORLD_RANK:-$PMI_RANK}} % $(nproc))) "$@"
+END
+    chmod +x "$work/in_turn"
+    in_turn=$work/in_turn
+    [ ! -w /dev/cpu_dma_latency ] || { exec 9>/dev/cpu_dma_latency && printf '\0\0\0\0' >&9; }
+}
+
 # ---- one measurement: "cold median least most samples operations" ----
 numbers() { sed 's/^\[0\] //' "$1" | grep -E -m 1 '^-?[0-9.]+( -?[0-9.]+){5}$'; }
 grid() { # operation, bytes, [times]
     rm -f "$work/board" "$work/counts"
     timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} -x BOARD_HOOK \
-        "$tools/bench_coll" "$work/board" "$1" "$2" "${3:-$TIMES}" >"$work/out" 2>>"$work/err" </dev/null
+        $in_turn "$tools/bench_coll" "$work/board" "$1" "$2" "${3:-$TIMES}" >"$work/out" 2>>"$work/err" </dev/null
     numbers "$work/out"
 }
 bare() { # out|in|all|flow, [times]
@@ -128,7 +141,7 @@ mpi() { # which, operation, bytes, [times]
     rm -f "$work/board" "$work/counts"
     # shellcheck disable=SC2046  # a command line of words
     timeout -k 5 "$LIMIT" "$bed" run "$B" "${hosts[0]}" $(mpi_line "$1") \
-        "$work/bench_${1%-*}" "$work/board" "$2" "$3" "${4:-$MPI_TIMES}" >"$work/out" 2>>"$work/err.mpi" </dev/null
+        $in_turn "$work/bench_${1%-*}" "$work/board" "$2" "$3" "${4:-$MPI_TIMES}" >"$work/out" 2>>"$work/err.mpi" </dev/null
     numbers "$work/out"
 }
 chosen=''
@@ -260,6 +273,7 @@ bottleneck() { # 64 MiB from one site to the other, both ways in turns
 }
 within_a_site() { # in turns; the ratio is to the faster of the MPIs, of each round
     local n op bytes name bedded line all m
+    pin
     for n in $HOSTS; do
         bedded=''
         for op in bcast allreduce allgather alltoall; do
@@ -273,7 +287,7 @@ within_a_site() { # in turns; the ratio is to the faster of the MPIs, of each ro
                     line=$(grid "$op" $bytes) || { lost "$name"; break; }
                     cut -d' ' -f2 <<<"$line" >>"$work/lan.gridcomm"
                     for m in $chosen; do
-                        case $m in *-han | *-smp) continue ;; esac
+                        case $m in *-*) continue ;; esac
                         line=$(mpi "$m" "$op" $bytes "$TIMES") || line='- nan'
                         cut -d' ' -f2 <<<"$line" >>"$work/lan.$m"
                     done
