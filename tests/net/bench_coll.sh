@@ -86,14 +86,14 @@ build_bed() { # as lay_out
 
 # Neighbours on different cores, and no core sleeps: else how many ranks wake on one core, and how long a core takes to wake,
 # makes more difference than what is timed.
-in_turn=''
+in_turn=()
 pin() {
     cat >"$work/in_turn" <<'END'
 #!/bin/sh
 exec taskset -c $((${GRIDCOMM_RANK:-${OMPI_COMM_WORLD_RANK:-$PMI_RANK}} % $(nproc))) "$@"
 END
     chmod +x "$work/in_turn"
-    in_turn=$work/in_turn
+    in_turn=("$work/in_turn")
     [ ! -w /dev/cpu_dma_latency ] || { exec 9>/dev/cpu_dma_latency && printf '\0\0\0\0' >&9; }
 }
 
@@ -102,7 +102,7 @@ numbers() { sed 's/^\[0\] //' "$1" | grep -E -m 1 '^-?[0-9.]+( -?[0-9.]+){5}$'; 
 grid() { # operation, bytes, [times]
     rm -f "$work/board" "$work/counts"
     timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} -x BOARD_HOOK \
-        $in_turn "$tools/bench_coll" "$work/board" "$1" "$2" "${3:-$TIMES}" >"$work/out" 2>>"$work/err" </dev/null
+        "${in_turn[@]}" "$tools/bench_coll" "$work/board" "$1" "$2" "${3:-$TIMES}" >"$work/out" 2>>"$work/err" </dev/null
     numbers "$work/out"
 }
 bare() { # out|in|all|flow, [times]
@@ -141,7 +141,7 @@ mpi() { # which, operation, bytes, [times]
     rm -f "$work/board" "$work/counts"
     # shellcheck disable=SC2046  # a command line of words
     timeout -k 5 "$LIMIT" "$bed" run "$B" "${hosts[0]}" $(mpi_line "$1") \
-        $in_turn "$work/bench_${1%-*}" "$work/board" "$2" "$3" "${4:-$MPI_TIMES}" >"$work/out" 2>>"$work/err.mpi" </dev/null
+        "${in_turn[@]}" "$work/bench_${1%-*}" "$work/board" "$2" "$3" "${4:-$MPI_TIMES}" >"$work/out" 2>>"$work/err.mpi" </dev/null
     numbers "$work/out"
 }
 chosen=''

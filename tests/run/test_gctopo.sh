@@ -72,7 +72,7 @@ run 2 '--addresses'; status=$?
 check 'an interface that is not there' eval '[ $status -ne 0 ] && grep -q "no interface .nosuchif0. that is up" err'
 unset GRIDCOMM_IF
 run 3 '--collectives'; status=$?
-check 'the rules for collectives, once for all ranks' eval '[ $status -eq 0 ] && counts "^allreduce  *knomial:8 to " 1'
+check 'the rules for collectives, once for all ranks' eval '[ $status -eq 0 ] && counts "^reduce  *knomial:8 to " 1'
 "$build/gctopo" --help >out 2>err; status=$?
 check 'help' eval '[ $status -eq 0 ] && has "usage: gcrun"'
 "$build/gctopo" --nonsense >out 2>err; status=$?
