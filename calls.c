@@ -9,39 +9,40 @@
 
 /* One block, or a block of each rank: equal ones, or listed ones. Where a buffer is not significant it has no blocks (n 0), and
  * nothing of it is looked at. */
-enum coll_shape { COLL_ONE, COLL_EACH, COLL_LISTED };
-typedef struct coll_side { const void *buf; enum coll_shape shape; int n; gci_blocks blocks; } coll_side;
+enum calls_shape { CALLS_ONE, CALLS_EACH, CALLS_LISTED };
+enum { CALLS_SPANS = 128 };             /* more blocks than these are looked at in memory of their own */
+typedef struct calls_side { const void *buf; enum calls_shape shape; int n; gci_blocks blocks; } calls_side;
 
-static coll_side coll_one(const void *buf, size_t bytes, int n)
+static calls_side calls_one(const void *buf, size_t bytes, int n)
 {
-    return (coll_side){ buf, COLL_ONE, n, { .each = bytes } };
+    return (calls_side){ buf, CALLS_ONE, n, { .each = bytes } };
 }
 
-static coll_side coll_each(const void *buf, size_t bytes, int n)
+static calls_side calls_each(const void *buf, size_t bytes, int n)
 {
-    return (coll_side){ buf, COLL_EACH, n, { .each = bytes } };
+    return (calls_side){ buf, CALLS_EACH, n, { .each = bytes } };
 }
 
-static coll_side coll_listed(const void *buf, const size_t bytes[], const size_t at[], int n)
+static calls_side calls_listed(const void *buf, const size_t bytes[], const size_t at[], int n)
 {
-    return (coll_side){ buf, COLL_LISTED, n, { .bytes = bytes, .at = at } };
+    return (calls_side){ buf, CALLS_LISTED, n, { .bytes = bytes, .at = at } };
 }
 
 /* How many blocks: for every rank one, at every rank or at the root alone. */
-static int coll_all(const gc_comm *comm)
+static int calls_all(const gc_comm *comm)
 {
     return comm ? comm->size : 0;
 }
 
-static int coll_all_at(const gc_comm *comm, int root)
+static int calls_all_at(const gc_comm *comm, int root)
 {
     return comm && comm->rank == root ? comm->size : 0;
 }
 
 /* Returns what is wrong with a buffer, or NULL. */
-static const char *coll_side_wrong(const coll_side *s)
+static const char *calls_side_wrong(const calls_side *s)
 {
-    bool listed = s->shape == COLL_LISTED, overflows = !listed && s->n > 0 && s->blocks.each > SIZE_MAX / (size_t)s->n;
+    bool listed = s->shape == CALLS_LISTED, overflows = !listed && s->n > 0 && s->blocks.each > SIZE_MAX / (size_t)s->n;
     size_t sum = s->n > 0 ? s->blocks.each : 0;
     if (s->n > 0 && listed && (!s->blocks.bytes || !s->blocks.at))
         return "its sizes or offsets are NULL";
@@ -55,46 +56,50 @@ static const char *coll_side_wrong(const coll_side *s)
 }
 
 /* Is the one buffer the other, block for block, or this rank's own block of it? */
-static bool coll_is_in_place(const gci_call *call, const coll_side *from, const coll_side *to)
+static bool calls_is_in_place(const gci_call *call, const calls_side *from, const calls_side *to)
 {
     if (from->n == 0 || to->n == 0)
         return false;
     if (from->shape == to->shape) {
-        size_t bytes = from->shape == COLL_LISTED ? (size_t)from->n * sizeof *from->blocks.at : 0;
+        size_t bytes = from->shape == CALLS_LISTED ? (size_t)from->n * sizeof *from->blocks.at : 0;
         return from->buf == to->buf && (bytes == 0 || (memcmp(from->blocks.bytes, to->blocks.bytes, bytes) == 0 &&
                                                        memcmp(from->blocks.at, to->blocks.at, bytes) == 0));
     }
-    const coll_side *one = from->shape == COLL_ONE ? from : to, *all = one == from ? to : from;
+    const calls_side *one = from->shape == CALLS_ONE ? from : to, *all = one == from ? to : from;
     bool is_whole = call->coll == GCI_REDUCE_SCATTER && one->buf == all->buf;
     return call->own > 0 && (is_whole || (uintptr_t)one->buf == (uintptr_t)all->buf + gci_block_at(&all->blocks, call->rank));
 }
 
-typedef struct coll_span { uintptr_t at, end; bool written; } coll_span;
+typedef struct calls_span { uintptr_t at, end; bool written; } calls_span;
 
 /* The bytes of a buffer; equal blocks make one span. Returns how many spans there are now. */
-static int coll_add_spans(const coll_side *s, bool written, coll_span span[], int n)
+static int calls_add_spans(const calls_side *s, bool written, calls_span span[], int n)
 {
-    int blocks = s->shape == COLL_LISTED ? s->n : s->n > 0;
+    int blocks = s->shape == CALLS_LISTED ? s->n : s->n > 0;
     for (int i = 0; i < blocks; i++) {
         uintptr_t at = (uintptr_t)s->buf + (s->blocks.at ? s->blocks.at[i] : 0);
         size_t bytes = s->blocks.bytes ? s->blocks.bytes[i] : s->blocks.each * (size_t)s->n;
         if (bytes > 0)
-            span[n++] = (coll_span){ at, at + gci_min(bytes, UINTPTR_MAX - at), written };
+            span[n++] = (calls_span){ at, at + gci_min(bytes, UINTPTR_MAX - at), written };
     }
     return n;
 }
 
-static int coll_span_order(const void *a, const void *b)
+static int calls_span_order(const void *a, const void *b)
 {
-    uintptr_t x = ((const coll_span *)a)->at, y = ((const coll_span *)b)->at;
+    uintptr_t x = ((const calls_span *)a)->at, y = ((const calls_span *)b)->at;
     return (x > y) - (x < y);
 }
 
 /* May a byte that is written be read or written a second time? */
-static bool coll_collide(coll_span span[], int n)
+static bool calls_collide(calls_span span[], int n)
 {
     uintptr_t read = 0, written = 0;    /* how far */
-    qsort(span, (size_t)n, sizeof *span, coll_span_order);
+    bool sorted = true;
+    for (int i = 1; i < n; i++)
+        sorted &= span[i - 1].at <= span[i].at;
+    if (!sorted)
+        qsort(span, (size_t)n, sizeof *span, calls_span_order);
     for (int i = 0; i < n; i++) {
         uintptr_t *far = span[i].written ? &written : &read;
         if (span[i].at < written || (span[i].written && span[i].at < read))
@@ -104,17 +109,19 @@ static bool coll_collide(coll_span span[], int n)
     return false;
 }
 
-static int coll_check_overlap(gc_comm *comm, const gci_call *call, const coll_side *from, const coll_side *to)
+static int calls_check_overlap(gc_comm *comm, const gci_call *call, const calls_side *from, const calls_side *to)
 {
-    coll_span two[2], *span = two;
-    bool listed = from->shape == COLL_LISTED || to->shape == COLL_LISTED;
-    if (listed)
-        span = gci_alloc(&comm->world->env, ((size_t)from->n + (size_t)to->n + 1) * sizeof *span);
+    calls_span some[CALLS_SPANS], *span = some;
+    bool listed = from->shape == CALLS_LISTED || to->shape == CALLS_LISTED, below = (uintptr_t)from->buf < (uintptr_t)to->buf;
+    bool many = listed && gci_max32(from->n, to->n) > CALLS_SPANS / 2;
+    if (many)
+        span = gci_alloc(&comm->world->env, ((size_t)from->n + (size_t)to->n) * sizeof *span);
     if (!span)
         return GC_OK;                   /* not seen then */
-    int n = call->in_place && to->shape == COLL_ONE ? 0 : coll_add_spans(to, true, span, 0);
-    bool wrong = coll_collide(span, call->in_place ? n : coll_add_spans(from, false, span, n));
-    if (listed)
+    int n = below && !call->in_place ? calls_add_spans(from, false, span, 0) : 0;       /* in order, mostly */
+    n = call->in_place && to->shape == CALLS_ONE ? n : calls_add_spans(to, true, span, n);
+    bool wrong = calls_collide(span, below || call->in_place ? n : calls_add_spans(from, false, span, n));
+    if (many)
         gci_free(&comm->world->env, span);
     return wrong ? gci_fail(comm, GC_ERR_ARG, -1, "%s: buffers overlap, not in place", gci_coll_name(call->coll)) : GC_OK;
 }
@@ -122,8 +129,8 @@ static int coll_check_overlap(gc_comm *comm, const gci_call *call, const coll_si
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 /* What every call must have. Not yet anything noted: comm may be NULL. tree: of gc_tree_*, whose root it is then. */
-static int coll_begin(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, int root, gc_request **request,
-                      gci_coll_args *args)
+static int calls_begin(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, int root, gc_request **request,
+                       gci_coll_args *args)
 {
     if (request)
         *request = NULL;
@@ -142,47 +149,47 @@ static int coll_begin(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, in
 }
 
 /* Takes both buffers into the call, if they are fine. */
-static int coll_take(gc_comm *comm, gci_coll_args *args, coll_side from, coll_side to)
+static int calls_take(gc_comm *comm, gci_coll_args *args, calls_side from, calls_side to)
 {
     gci_call *call = &args->call;
-    const char *name = gci_coll_name(call->coll), *wrong = coll_side_wrong(&from);
+    const char *name = gci_coll_name(call->coll), *wrong = calls_side_wrong(&from);
     if (wrong)
         return gci_fail(comm, GC_ERR_ARG, -1, "%s: send buffer: %s", name, wrong);
-    wrong = coll_side_wrong(&to);
+    wrong = calls_side_wrong(&to);
     if (wrong)
         return gci_fail(comm, GC_ERR_ARG, -1, "%s: receive buffer: %s", name, wrong);
-    const coll_side *own = from.shape == COLL_ONE || to.shape != COLL_ONE ? &from : &to;
+    const calls_side *own = from.shape == CALLS_ONE || to.shape != CALLS_ONE ? &from : &to;
     call->own = gci_block_bytes(&own->blocks, call->rank);
-    for (const coll_side *s = &from; s; s = s == &from ? &to : NULL)
+    for (const calls_side *s = &from; s; s = s == &from ? &to : NULL)
         if (s->n > 0 && gci_block_bytes(&s->blocks, call->rank) != call->own)
             return gci_fail(comm, GC_ERR_ARG, -1, "%s: of this rank's own block two sizes are given", name);
-    call->even = from.shape != COLL_LISTED && to.shape != COLL_LISTED;
-    if (from.shape == COLL_EACH || (from.shape == COLL_LISTED && from.n > 0))
+    call->even = from.shape != CALLS_LISTED && to.shape != CALLS_LISTED;
+    if (from.shape == CALLS_EACH || (from.shape == CALLS_LISTED && from.n > 0))
         call->send = from.blocks;
-    if (to.shape == COLL_EACH || (to.shape == COLL_LISTED && to.n > 0))
+    if (to.shape == CALLS_EACH || (to.shape == CALLS_LISTED && to.n > 0))
         call->recv = to.blocks;
-    call->in_place = coll_is_in_place(call, &from, &to);
+    call->in_place = calls_is_in_place(call, &from, &to);
     args->send = from.n > 0 ? from.buf : NULL;
     args->recv = to.n > 0 ? (void *)(uintptr_t)to.buf : NULL;
-    return coll_check_overlap(comm, call, &from, &to);
+    return calls_check_overlap(comm, call, &from, &to);
 }
 
-static int coll_move(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, int root, coll_side from, coll_side to,
-                     gc_request **request)
+static int calls_move(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, int root, calls_side from, calls_side to,
+                      gc_request **request)
 {
     gci_coll_args args;
-    int err = coll_begin(comm, coll, tree, root, request, &args);
+    int err = calls_begin(comm, coll, tree, root, request, &args);
     if (err == GC_OK)
-        err = coll_take(comm, &args, from, to);
+        err = calls_take(comm, &args, from, to);
     return err < 0 ? err : gci_coll_start(comm, &args, request);
 }
 
-static int coll_bcast(gc_comm *comm, const gc_tree *tree, int root, void *buf, size_t bytes, gc_request **request)
+static int calls_bcast(gc_comm *comm, const gc_tree *tree, int root, void *buf, size_t bytes, gc_request **request)
 {
     gci_coll_args args;
-    int err = coll_begin(comm, GCI_BCAST, tree, root, request, &args);
+    int err = calls_begin(comm, GCI_BCAST, tree, root, request, &args);
     if (err == GC_OK)
-        err = coll_take(comm, &args, coll_one(buf, bytes, 1), coll_one(buf, bytes, 1));
+        err = calls_take(comm, &args, calls_one(buf, bytes, 1), calls_one(buf, bytes, 1));
     if (err < 0)
         return err;
     args.call.bytes = bytes;
@@ -191,7 +198,7 @@ static int coll_bcast(gc_comm *comm, const gc_tree *tree, int root, void *buf, s
 }
 
 /* Sets elem_bytes and the promises of an operation. Returns NULL, or what is wrong. */
-static const char *coll_resolve(gci_world *world, gc_type type, gc_op op, gci_coll_args *args)
+static const char *calls_resolve(gci_world *world, gc_type type, gc_op op, gci_coll_args *args)
 {
     args->type = type;
     args->op = op;
@@ -215,10 +222,10 @@ static const char *coll_resolve(gci_world *world, gc_type type, gc_op op, gci_co
 }
 
 /* The operation of a reduction, and the bytes of count elements. */
-static int coll_elements(gc_comm *comm, const char *name, gci_coll_args *args, gc_type type, gc_op op, size_t count,
-                         size_t *bytes)
+static int calls_elements(gc_comm *comm, const char *name, gci_coll_args *args, gc_type type, gc_op op, size_t count,
+                          size_t *bytes)
 {
-    const char *wrong = coll_resolve(comm->world, type, op, args);
+    const char *wrong = calls_resolve(comm->world, type, op, args);
     if (wrong)
         return gci_fail(comm, GC_ERR_ARG, -1, "%s: %s (%s of %s)", name, wrong, gci_op_name(op), gci_type_name(type));
     if (count > SIZE_MAX / args->call.elem_bytes)
@@ -228,58 +235,58 @@ static int coll_elements(gc_comm *comm, const char *name, gci_coll_args *args, g
 }
 
 /* Has this rank a result? */
-static bool coll_receives(enum gci_coll coll, int rank, int root)
+static bool calls_receives(enum gci_coll coll, int rank, int root)
 {
     return coll == GCI_REDUCE ? rank == root : coll != GCI_EXSCAN || rank > 0;
 }
 
 /* The reductions of a vector that comes out as long as it went in. */
-static int coll_vector(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, int root, const void *send, void *recv,
-                       size_t count, gc_type type, gc_op op, gc_request **request)
+static int calls_vector(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, int root, const void *send, void *recv,
+                        size_t count, gc_type type, gc_op op, gc_request **request)
 {
     gci_coll_args args;
-    int err = coll_begin(comm, coll, tree, root, request, &args);
+    int err = calls_begin(comm, coll, tree, root, request, &args);
     if (err == GC_OK)
-        err = coll_elements(comm, gci_coll_name(coll), &args, type, op, count, &args.call.bytes);
+        err = calls_elements(comm, gci_coll_name(coll), &args, type, op, count, &args.call.bytes);
     if (err == GC_OK)
-        err = coll_take(comm, &args, coll_one(send, args.call.bytes, 1),
-                        coll_one(recv, args.call.bytes, coll_receives(coll, comm->rank, root)));
+        err = calls_take(comm, &args, calls_one(send, args.call.bytes, 1),
+                         calls_one(recv, args.call.bytes, calls_receives(coll, comm->rank, root)));
     return err < 0 ? err : gci_coll_start(comm, &args, request);
 }
 
 /* Blocks of counts[] elements, or of count each where that is NULL (else count is 0). Sizes and offsets in bytes live until the
  * call has begun. */
-static int coll_reduce_scatter(gc_comm *comm, const void *send, void *recv, const size_t counts[], size_t count,
-                               gc_type type, gc_op op, gc_request **request)
+static int calls_reduce_scatter(gc_comm *comm, const void *send, void *recv, const size_t counts[], size_t count,
+                                gc_type type, gc_op op, gc_request **request)
 {
     gci_coll_args args;
     size_t bytes = 0, *lists = NULL;
     bool even = true;
-    int err = coll_begin(comm, GCI_REDUCE_SCATTER, NULL, 0, request, &args);
+    int err = calls_begin(comm, GCI_REDUCE_SCATTER, NULL, 0, request, &args);
     for (int i = 0; err == GC_OK && counts && i < comm->size; i++) {
         even &= counts[i] == counts[0];
         count = counts[i] > count ? counts[i] : count;
     }
     if (err == GC_OK)
-        err = coll_elements(comm, "reduce_scatter", &args, type, op, count, &bytes);
+        err = calls_elements(comm, "reduce_scatter", &args, type, op, count, &bytes);
     if (err < 0)
         return err;
     size_t n = (size_t)comm->size, elem = args.call.elem_bytes;
-    coll_side from = coll_each(send, bytes, comm->size);
+    calls_side from = calls_each(send, bytes, comm->size);
     if (!even) {
         lists = gci_alloc(&comm->world->env, 2 * n * sizeof *lists);
         if (!lists) {
             args.error = GC_ERR_NOMEM;
             return gci_coll_start(comm, &args, request);
         }
-        from = coll_listed(send, lists, lists + n, comm->size);
+        from = calls_listed(send, lists, lists + n, comm->size);
         for (size_t i = 0, at = 0; i < n; i++, at += lists[i - 1]) {
             lists[i] = counts[i] * elem;
             lists[n + i] = at;
         }
         bytes = lists[comm->rank];
     }
-    err = coll_take(comm, &args, from, coll_one(recv, bytes, 1));
+    err = calls_take(comm, &args, from, calls_one(recv, bytes, 1));
     if (err == GC_OK)
         err = gci_coll_start(comm, &args, request);
     gci_free(&comm->world->env, lists);
@@ -290,74 +297,74 @@ static int coll_reduce_scatter(gc_comm *comm, const void *send, void *recv, cons
 
 int gc_ibarrier(gc_comm *comm, gc_request **request)
 {
-    return coll_move(comm, GCI_BARRIER, NULL, 0, coll_one(NULL, 0, 0), coll_one(NULL, 0, 0), request);
+    return calls_move(comm, GCI_BARRIER, NULL, 0, calls_one(NULL, 0, 0), calls_one(NULL, 0, 0), request);
 }
 
 int gc_ibcast(gc_comm *comm, void *buf, size_t bytes, int root, gc_request **request)
 {
-    return coll_bcast(comm, NULL, root, buf, bytes, request);
+    return calls_bcast(comm, NULL, root, buf, bytes, request);
 }
 
 int gc_iscatter(gc_comm *comm, const void *send, size_t bytes, void *recv, int root, gc_request **request)
 {
-    return coll_move(comm, GCI_SCATTER, NULL, root, coll_each(send, bytes, coll_all_at(comm, root)),
-                     coll_one(recv, bytes, 1), request);
+    return calls_move(comm, GCI_SCATTER, NULL, root, calls_each(send, bytes, calls_all_at(comm, root)),
+                      calls_one(recv, bytes, 1), request);
 }
 
 int gc_iscatterv(gc_comm *comm, const void *send, const size_t bytes[], const size_t offsets[], void *recv,
                  size_t recv_bytes, int root, gc_request **request)
 {
-    return coll_move(comm, GCI_SCATTER, NULL, root, coll_listed(send, bytes, offsets, coll_all_at(comm, root)),
-                     coll_one(recv, recv_bytes, 1), request);
+    return calls_move(comm, GCI_SCATTER, NULL, root, calls_listed(send, bytes, offsets, calls_all_at(comm, root)),
+                      calls_one(recv, recv_bytes, 1), request);
 }
 
 int gc_igather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root, gc_request **request)
 {
-    return coll_move(comm, GCI_GATHER, NULL, root, coll_one(send, bytes, 1),
-                     coll_each(recv, bytes, coll_all_at(comm, root)), request);
+    return calls_move(comm, GCI_GATHER, NULL, root, calls_one(send, bytes, 1),
+                      calls_each(recv, bytes, calls_all_at(comm, root)), request);
 }
 
 int gc_igatherv(gc_comm *comm, const void *send, size_t send_bytes, void *recv, const size_t bytes[],
                 const size_t offsets[], int root, gc_request **request)
 {
-    return coll_move(comm, GCI_GATHER, NULL, root, coll_one(send, send_bytes, 1),
-                     coll_listed(recv, bytes, offsets, coll_all_at(comm, root)), request);
+    return calls_move(comm, GCI_GATHER, NULL, root, calls_one(send, send_bytes, 1),
+                      calls_listed(recv, bytes, offsets, calls_all_at(comm, root)), request);
 }
 
 int gc_iallgather(gc_comm *comm, const void *send, size_t bytes, void *recv, gc_request **request)
 {
-    return coll_move(comm, GCI_ALLGATHER, NULL, 0, coll_one(send, bytes, 1), coll_each(recv, bytes, coll_all(comm)), request);
+    return calls_move(comm, GCI_ALLGATHER, NULL, 0, calls_one(send, bytes, 1), calls_each(recv, bytes, calls_all(comm)), request);
 }
 
 int gc_iallgatherv(gc_comm *comm, const void *send, size_t send_bytes, void *recv, const size_t bytes[],
                    const size_t offsets[], gc_request **request)
 {
-    return coll_move(comm, GCI_ALLGATHER, NULL, 0, coll_one(send, send_bytes, 1),
-                     coll_listed(recv, bytes, offsets, coll_all(comm)), request);
+    return calls_move(comm, GCI_ALLGATHER, NULL, 0, calls_one(send, send_bytes, 1),
+                      calls_listed(recv, bytes, offsets, calls_all(comm)), request);
 }
 
 int gc_ialltoall(gc_comm *comm, const void *send, size_t bytes, void *recv, gc_request **request)
 {
-    return coll_move(comm, GCI_ALLTOALL, NULL, 0, coll_each(send, bytes, coll_all(comm)),
-                     coll_each(recv, bytes, coll_all(comm)), request);
+    return calls_move(comm, GCI_ALLTOALL, NULL, 0, calls_each(send, bytes, calls_all(comm)),
+                      calls_each(recv, bytes, calls_all(comm)), request);
 }
 
 int gc_ialltoallv(gc_comm *comm, const void *send, const size_t send_bytes[], const size_t send_offsets[],
                   void *recv, const size_t recv_bytes[], const size_t recv_offsets[], gc_request **request)
 {
-    return coll_move(comm, GCI_ALLTOALL, NULL, 0, coll_listed(send, send_bytes, send_offsets, coll_all(comm)),
-                     coll_listed(recv, recv_bytes, recv_offsets, coll_all(comm)), request);
+    return calls_move(comm, GCI_ALLTOALL, NULL, 0, calls_listed(send, send_bytes, send_offsets, calls_all(comm)),
+                      calls_listed(recv, recv_bytes, recv_offsets, calls_all(comm)), request);
 }
 
 int gc_ireduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root,
                gc_request **request)
 {
-    return coll_vector(comm, GCI_REDUCE, NULL, root, send, recv, count, type, op, request);
+    return calls_vector(comm, GCI_REDUCE, NULL, root, send, recv, count, type, op, request);
 }
 
 int gc_iallreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, gc_request **request)
 {
-    return coll_vector(comm, GCI_ALLREDUCE, NULL, 0, send, recv, count, type, op, request);
+    return calls_vector(comm, GCI_ALLREDUCE, NULL, 0, send, recv, count, type, op, request);
 }
 
 int gc_ireduce_scatter(gc_comm *comm, const void *send, void *recv, const size_t counts[], gc_type type, gc_op op,
@@ -367,141 +374,141 @@ int gc_ireduce_scatter(gc_comm *comm, const void *send, void *recv, const size_t
         *request = NULL;
     if (comm && !counts)
         return gci_fail(comm, GC_ERR_ARG, -1, "reduce_scatter: counts is NULL");
-    return coll_reduce_scatter(comm, send, recv, counts, 0, type, op, request);
+    return calls_reduce_scatter(comm, send, recv, counts, 0, type, op, request);
 }
 
 int gc_ireduce_scatter_block(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op,
                              gc_request **request)
 {
-    return coll_reduce_scatter(comm, send, recv, NULL, count, type, op, request);
+    return calls_reduce_scatter(comm, send, recv, NULL, count, type, op, request);
 }
 
 int gc_iscan(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, gc_request **request)
 {
-    return coll_vector(comm, GCI_SCAN, NULL, 0, send, recv, count, type, op, request);
+    return calls_vector(comm, GCI_SCAN, NULL, 0, send, recv, count, type, op, request);
 }
 
 int gc_iexscan(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, gc_request **request)
 {
-    return coll_vector(comm, GCI_EXSCAN, NULL, 0, send, recv, count, type, op, request);
+    return calls_vector(comm, GCI_EXSCAN, NULL, 0, send, recv, count, type, op, request);
 }
 
 /* ---- the public calls: until they are done ----------------------------------------------------------------------- */
 
-static int coll_wait(int err, gc_request **request)
+static int calls_wait(int err, gc_request **request)
 {
     return err < 0 ? err : gci_request_wait(request, GCI_FOREVER, NULL);
 }
 
 /* Begins with its argument, which gives `request`, and waits. */
-#define COLL_WAIT_FOR(begin)                                                \
+#define CALLS_WAIT_FOR(begin)                                                \
     gc_request *request = NULL;                                             \
-    return coll_wait((begin), &request)
+    return calls_wait((begin), &request)
 
 int gc_barrier(gc_comm *comm)
 {
-    COLL_WAIT_FOR(gc_ibarrier(comm, &request));
+    CALLS_WAIT_FOR(gc_ibarrier(comm, &request));
 }
 
 int gc_bcast(gc_comm *comm, void *buf, size_t bytes, int root)
 {
-    COLL_WAIT_FOR(gc_ibcast(comm, buf, bytes, root, &request));
+    CALLS_WAIT_FOR(gc_ibcast(comm, buf, bytes, root, &request));
 }
 
 int gc_scatter(gc_comm *comm, const void *send, size_t bytes, void *recv, int root)
 {
-    COLL_WAIT_FOR(gc_iscatter(comm, send, bytes, recv, root, &request));
+    CALLS_WAIT_FOR(gc_iscatter(comm, send, bytes, recv, root, &request));
 }
 
 int gc_scatterv(gc_comm *comm, const void *send, const size_t bytes[], const size_t offsets[], void *recv,
                 size_t recv_bytes, int root)
 {
-    COLL_WAIT_FOR(gc_iscatterv(comm, send, bytes, offsets, recv, recv_bytes, root, &request));
+    CALLS_WAIT_FOR(gc_iscatterv(comm, send, bytes, offsets, recv, recv_bytes, root, &request));
 }
 
 int gc_gather(gc_comm *comm, const void *send, size_t bytes, void *recv, int root)
 {
-    COLL_WAIT_FOR(gc_igather(comm, send, bytes, recv, root, &request));
+    CALLS_WAIT_FOR(gc_igather(comm, send, bytes, recv, root, &request));
 }
 
 int gc_gatherv(gc_comm *comm, const void *send, size_t send_bytes, void *recv, const size_t bytes[],
                const size_t offsets[], int root)
 {
-    COLL_WAIT_FOR(gc_igatherv(comm, send, send_bytes, recv, bytes, offsets, root, &request));
+    CALLS_WAIT_FOR(gc_igatherv(comm, send, send_bytes, recv, bytes, offsets, root, &request));
 }
 
 int gc_allgather(gc_comm *comm, const void *send, size_t bytes, void *recv)
 {
-    COLL_WAIT_FOR(gc_iallgather(comm, send, bytes, recv, &request));
+    CALLS_WAIT_FOR(gc_iallgather(comm, send, bytes, recv, &request));
 }
 
 int gc_allgatherv(gc_comm *comm, const void *send, size_t send_bytes, void *recv, const size_t bytes[],
                   const size_t offsets[])
 {
-    COLL_WAIT_FOR(gc_iallgatherv(comm, send, send_bytes, recv, bytes, offsets, &request));
+    CALLS_WAIT_FOR(gc_iallgatherv(comm, send, send_bytes, recv, bytes, offsets, &request));
 }
 
 int gc_alltoall(gc_comm *comm, const void *send, size_t bytes, void *recv)
 {
-    COLL_WAIT_FOR(gc_ialltoall(comm, send, bytes, recv, &request));
+    CALLS_WAIT_FOR(gc_ialltoall(comm, send, bytes, recv, &request));
 }
 
 int gc_alltoallv(gc_comm *comm, const void *send, const size_t send_bytes[], const size_t send_offsets[], void *recv,
                  const size_t recv_bytes[], const size_t recv_offsets[])
 {
-    COLL_WAIT_FOR(gc_ialltoallv(comm, send, send_bytes, send_offsets, recv, recv_bytes, recv_offsets, &request));
+    CALLS_WAIT_FOR(gc_ialltoallv(comm, send, send_bytes, send_offsets, recv, recv_bytes, recv_offsets, &request));
 }
 
 int gc_reduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root)
 {
-    COLL_WAIT_FOR(gc_ireduce(comm, send, recv, count, type, op, root, &request));
+    CALLS_WAIT_FOR(gc_ireduce(comm, send, recv, count, type, op, root, &request));
 }
 
 int gc_allreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op)
 {
-    COLL_WAIT_FOR(gc_iallreduce(comm, send, recv, count, type, op, &request));
+    CALLS_WAIT_FOR(gc_iallreduce(comm, send, recv, count, type, op, &request));
 }
 
 int gc_reduce_scatter(gc_comm *comm, const void *send, void *recv, const size_t counts[], gc_type type, gc_op op)
 {
-    COLL_WAIT_FOR(gc_ireduce_scatter(comm, send, recv, counts, type, op, &request));
+    CALLS_WAIT_FOR(gc_ireduce_scatter(comm, send, recv, counts, type, op, &request));
 }
 
 int gc_reduce_scatter_block(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op)
 {
-    COLL_WAIT_FOR(gc_ireduce_scatter_block(comm, send, recv, count, type, op, &request));
+    CALLS_WAIT_FOR(gc_ireduce_scatter_block(comm, send, recv, count, type, op, &request));
 }
 
 int gc_scan(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op)
 {
-    COLL_WAIT_FOR(gc_iscan(comm, send, recv, count, type, op, &request));
+    CALLS_WAIT_FOR(gc_iscan(comm, send, recv, count, type, op, &request));
 }
 
 int gc_exscan(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op)
 {
-    COLL_WAIT_FOR(gc_iexscan(comm, send, recv, count, type, op, &request));
+    CALLS_WAIT_FOR(gc_iexscan(comm, send, recv, count, type, op, &request));
 }
 
 /* ---- the public calls: on a given tree --------------------------------------------------------------------------- */
 
 /* Its root, or one that is refused. */
-static int coll_tree_root(const gc_tree *tree)
+static int calls_tree_root(const gc_tree *tree)
 {
     return tree ? tree->root : -1;
 }
 
 /* Inner ranks need the sizes of the blocks that they pass on: the root tells all, along the tree. */
-static int coll_tree_blocks(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, coll_side from, coll_side to)
+static int calls_tree_blocks(gc_comm *comm, enum gci_coll coll, const gc_tree *tree, calls_side from, calls_side to)
 {
     gci_coll_args tell, args;
     gc_status status;
     char text[GCI_TEXT];
     gc_request *request = NULL;
-    int err = coll_begin(comm, coll, tree, coll_tree_root(tree), &request, &args);
+    int err = calls_begin(comm, coll, tree, calls_tree_root(tree), &request, &args);
     if (err == GC_OK)
-        err = coll_take(comm, &args, from, to);
+        err = calls_take(comm, &args, from, to);
     if (err == GC_OK)
-        err = coll_begin(comm, GCI_BCAST, tree, tree->root, &request, &tell);
+        err = calls_begin(comm, GCI_BCAST, tree, tree->root, &request, &tell);
     if (err < 0)
         return err;
     gci_blocks *blocks = coll == GCI_SCATTER ? &args.call.send : &args.call.recv;
@@ -512,45 +519,46 @@ static int coll_tree_blocks(gc_comm *comm, enum gci_coll coll, const gc_tree *tr
     tell.call.bytes = bytes;
     tell.call.even = true;
     tell.error = sizes ? GC_OK : GC_ERR_NOMEM;
-    err = coll_wait(gci_coll_start(comm, &tell, &request), &request);
+    err = calls_wait(gci_coll_start(comm, &tell, &request), &request);
     blocks->bytes = sizes;
     args.call.known = true;
     args.error = err < 0 ? err : sizes[comm->rank] != args.call.own ? GC_ERR_MISMATCH : GC_OK;
     gc_last_error(comm, &status, text, sizeof text);
-    int second = coll_wait(gci_coll_start(comm, &args, &request), &request);    /* in any case: others may have come so far */
+    int second = calls_wait(gci_coll_start(comm, &args, &request), &request);    /* in any case: others may have come so far */
     gci_free(&comm->world->env, sizes);
     return err < 0 ? gci_fail(comm, err, status.fault_rank, "%s", text) : second;
 }
 
 int gc_tree_bcast(gc_comm *comm, const gc_tree *tree, void *buf, size_t bytes)
 {
-    COLL_WAIT_FOR(coll_bcast(comm, tree, coll_tree_root(tree), buf, bytes, &request));
+    CALLS_WAIT_FOR(calls_bcast(comm, tree, calls_tree_root(tree), buf, bytes, &request));
 }
 
 int gc_tree_reduce(gc_comm *comm, const gc_tree *tree, const void *send, void *recv, size_t count, gc_type type,
                    gc_op op)
 {
-    COLL_WAIT_FOR(coll_vector(comm, GCI_REDUCE, tree, coll_tree_root(tree), send, recv, count, type, op, &request));
+    CALLS_WAIT_FOR(calls_vector(comm, GCI_REDUCE, tree, calls_tree_root(tree), send, recv, count, type, op, &request));
 }
 
 int gc_tree_scatterv(gc_comm *comm, const gc_tree *tree, const void *send, const size_t bytes[], const size_t offsets[],
                      void *recv, size_t recv_bytes)
 {
-    return coll_tree_blocks(comm, GCI_SCATTER, tree, coll_listed(send, bytes, offsets, coll_all_at(comm, coll_tree_root(tree))),
-                            coll_one(recv, recv_bytes, 1));
+    return calls_tree_blocks(comm, GCI_SCATTER, tree,
+                             calls_listed(send, bytes, offsets, calls_all_at(comm, calls_tree_root(tree))),
+                             calls_one(recv, recv_bytes, 1));
 }
 
 int gc_tree_gatherv(gc_comm *comm, const gc_tree *tree, const void *send, size_t send_bytes, void *recv,
                     const size_t bytes[], const size_t offsets[])
 {
-    return coll_tree_blocks(comm, GCI_GATHER, tree, coll_one(send, send_bytes, 1),
-                            coll_listed(recv, bytes, offsets, coll_all_at(comm, coll_tree_root(tree))));
+    return calls_tree_blocks(comm, GCI_GATHER, tree, calls_one(send, send_bytes, 1),
+                             calls_listed(recv, bytes, offsets, calls_all_at(comm, calls_tree_root(tree))));
 }
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
 /* A free place in the world's table of operations, or GC_ERR_NOMEM. */
-static int coll_op_place(gci_world *world)
+static int calls_op_place(gci_world *world)
 {
     for (int i = 0; i < world->op_count; i++)
         if (!world->ops[i].fn)
@@ -573,7 +581,7 @@ int gc_op_create(gc_comm *comm, gc_op_fn *fn, size_t elem_bytes, unsigned flags,
                         elem_bytes == 0 ? "elements of 0 bytes" : "unknown flags");
     gci_world *world = comm->world;
     gci_enter(world);
-    int place = coll_op_place(world);
+    int place = calls_op_place(world);
     if (place >= 0)
         world->ops[place] = (gci_user_op){ .fn = fn, .user = user, .elem_bytes = elem_bytes, .flags = flags };
     gci_leave(world);
@@ -602,14 +610,14 @@ int gc_reduce_local(gc_comm *comm, const void *in, void *inout, size_t count, gc
     if (!comm)
         return GC_ERR_ARG;
     gci_coll_args args = { .call = { .coll = GCI_REDUCE } };
-    coll_span span[2];
+    calls_span span[2];
     size_t bytes = 0;
-    int err = coll_elements(comm, "reduce_local", &args, type, op, count, &bytes);
+    int err = calls_elements(comm, "reduce_local", &args, type, op, count, &bytes);
     if (err < 0)
         return err;
-    const coll_side from = coll_one(in, bytes, 1), to = coll_one(inout, bytes, 1);
-    int n = coll_add_spans(&to, true, span, coll_add_spans(&from, false, span, 0));
-    if (bytes > 0 && (!in || !inout || coll_collide(span, n)))
+    const calls_side from = calls_one(in, bytes, 1), to = calls_one(inout, bytes, 1);
+    int n = calls_add_spans(&to, true, span, calls_add_spans(&from, false, span, 0));
+    if (bytes > 0 && (!in || !inout || calls_collide(span, n)))
         return gci_fail(comm, GC_ERR_ARG, -1, "reduce_local: buffers are NULL or overlap");
     if (bytes > 0)
         gci_coll_apply(&args, in, inout, bytes);

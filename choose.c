@@ -132,21 +132,20 @@ static bool choose_applies(const struct choose_rule *rule, enum gci_coll coll, i
 GCI gci_algo_choice gci_choose(const gci_call *call, const gci_algo_choice *forced)
 {
     gci_algo_choice choice = *forced;
-    int next = 0;
     if (call->tree) {
         size_t bytes = choose_bytes(call);
-        return (gci_algo_choice){ "given", bytes > CHOOSE_MIDDLE ? choose_segment(call, false, bytes) : 0 };
+        return (gci_algo_choice){ "given", bytes > CHOOSE_MIDDLE ? choose_segment(call, false, bytes) : 0, 0 };
     }
     if (!choice.name[0])
-        gci_choose_next(call, &next, &choice);
+        gci_choose_next(call, &choice);
     return choice;
 }
 
-GCI bool gci_choose_next(const gci_call *call, int *next, gci_algo_choice *choice)
+GCI bool gci_choose_next(const gci_call *call, gci_algo_choice *choice)
 {
     size_t bytes = choose_bytes(call);
-    while (*next < (int)GCI_COUNT(choose_rules)) {
-        const struct choose_rule *rule = &choose_rules[(*next)++];
+    while (choice->next < (int)GCI_COUNT(choose_rules)) {
+        const struct choose_rule *rule = &choose_rules[choice->next++];
         if (!choose_applies(rule, call->coll, call->ranks, call->clusters) || (rule->bytes && bytes > rule->bytes))
             continue;
         snprintf(choice->name, sizeof choice->name, "%s", rule->name);

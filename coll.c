@@ -17,8 +17,9 @@
  * a signature: the operation and a hash of the arguments that all ranks must give alike. Who sees another signature under
  * the same number fails its own collective and floods a notice, by which all other members fail theirs; who comes to
  * that number later remembers the notice. So every rank gets the error, even those whose messages would have matched.
- * The last few signatures are kept for the questions (ASK) of those who still wait. A rank that cannot go on for a reason
- * that nobody else sees (out of memory, a peer that only it cannot reach) tells the others in the same way.
+ * The last few signatures are kept for the questions (ASK) of those who still wait. The sizes in a bundle of uneven blocks are
+ * known to few: it bears a signature of its own, with a hash of them, which only its receive can judge. A rank that cannot go on
+ * for a reason that nobody else sees (out of memory, a peer that only it cannot reach) tells the others in the same way.
  *
  * Who waits for a message that nobody sends (a block that is empty at its sender alone; a collective that failed so long ago
  * that nobody remembers) learns so by asking, too: whoever has handed over all that it will ever send him in that collective
@@ -33,14 +34,13 @@
  *
  * Memory, per communicator: COLL_PLANS_MAX schedules of COLL_PLANS_BYTES together; per running collective one block: 64
  * bytes a step and the schedule's scratch (see sched.c); up to COLL_SPARES blocks of COLL_SPARE_BYTES wait for reuse, so
- * that a loop of the same collectives allocates nothing.
+ * that a loop of the same collectives allocates nothing, unless they ask for sizes first.
  */
 #include "gridcomm_int.h"
 
 #include <stdio.h>
 
 enum { COLL_SEQ_MASK = 0x3fffffff,      /* 30 bits: a tag */
-       COLL_KIND_SHIFT = 26,            /* signature: operation above, hash of the arguments below */
        COLL_RECENT = 8,                 /* ended collectives whose signature is kept, for those who ask */
        COLL_NOTICES = 8,                /* mismatches heard of before this rank came to them */
        COLL_PLANS_MAX = 32,             /* schedules in the cache of one communicator ... */
@@ -63,6 +63,7 @@ typedef struct coll_plan {
     size_t            bytes;
     bool              swaps, cached;
     int               runs;             /* that use it */
+    size_t            list[];           /* of an uneven call */
 } coll_plan;
 
 typedef struct coll_run coll_run;
@@ -74,7 +75,7 @@ typedef struct coll_later {
     gci_algo_choice choice;
     gci_ask        *ask;
     bool            begun;              /* the run is this, no longer the asking */
-    size_t          list[];             /* [4 * ranks] */
+    size_t          list[];
 } coll_later;
 
 typedef struct coll_step {
@@ -129,17 +130,49 @@ struct gci_coll_state {
 
 /* ---- the cache of schedules -------------------------------------------------------------------------------------- */
 
-static bool coll_same_call(const gci_call *a, const gci_call *b)
+static bool coll_same_list(const size_t *a, const size_t *b, int ranks)
 {
-    return a->coll == b->coll && a->root == b->root && a->bytes == b->bytes && a->own == b->own &&
-           a->elem_bytes == b->elem_bytes && a->segment == b->segment && a->in_place == b->in_place &&
-           a->commutative == b->commutative && a->associative == b->associative && a->canonical == b->canonical;
+    return a && b ? memcmp(a, b, (size_t)ranks * sizeof *a) == 0 : a == b;
 }
 
-/* Arrays would have to be kept and compared: as much work as the schedule. */
-static bool coll_is_cached(const gci_call *call)
+static bool coll_same_blocks(const gci_blocks *a, const gci_blocks *b, int ranks)
 {
-    return call->even && !call->tree;
+    return a->each == b->each && coll_same_list(a->bytes, b->bytes, ranks) && coll_same_list(a->at, b->at, ranks);
+}
+
+static bool coll_same_call(const gci_call *a, const gci_call *b)
+{
+    return a->coll == b->coll && a->root == b->root && a->bytes == b->bytes && a->own == b->own && a->even == b->even &&
+           a->elem_bytes == b->elem_bytes && a->segment == b->segment && a->in_place == b->in_place &&
+           a->commutative == b->commutative && a->associative == b->associative && a->canonical == b->canonical &&
+           coll_same_blocks(&a->send, &b->send, a->ranks) && coll_same_blocks(&a->recv, &b->recv, a->ranks) &&
+           a->heard_bytes == b->heard_bytes && !a->heard == !b->heard &&
+           (!a->heard || memcmp(a->heard, b->heard, a->heard_bytes) == 0);
+}
+
+/* How many numbers the lists of a call are, and what it has heard. */
+static size_t coll_lists(const gci_call *call)
+{
+    return call->even ? 0 : 4 * (size_t)call->ranks + call->heard_bytes / sizeof(size_t) + 1;
+}
+
+static void coll_copy_list(const size_t **list, int ranks, size_t **room)
+{
+    if (!*list)
+        return;
+    memcpy(*room, *list, (size_t)ranks * sizeof **list);
+    *list = *room;
+    *room += ranks;
+}
+
+static void coll_copy_lists(gci_call *call, size_t *room)
+{
+    coll_copy_list(&call->send.bytes, call->ranks, &room);
+    coll_copy_list(&call->send.at, call->ranks, &room);
+    coll_copy_list(&call->recv.bytes, call->ranks, &room);
+    coll_copy_list(&call->recv.at, call->ranks, &room);
+    if (call->heard)
+        call->heard = memcpy(room, call->heard, call->heard_bytes);
 }
 
 static void coll_plan_free(gci_env *env, coll_plan *plan)
@@ -189,28 +222,29 @@ static int coll_invert(gci_env *env, coll_plan *plan)
     for (int32_t i = 0; i < s->steps; i++)
         for (int32_t k = 0; k < s->step[i].waits; k++)
             plan->after[plan->first_after[s->wait[s->step[i].first_wait + k] + 1]++] = i;
-    plan->bytes = sizeof *plan + (size_t)s->steps * (sizeof *s->step + sizeof *plan->first_after) +
-                  (size_t)s->steps * sizeof *plan->nth + (size_t)s->waits * (sizeof *s->wait + sizeof *plan->after);
+    plan->bytes += (size_t)s->steps * (sizeof *s->step + sizeof *plan->first_after + sizeof *plan->nth) +
+                   (size_t)s->waits * (sizeof *s->wait + sizeof *plan->after);
     return GC_OK;
 }
 
 static int coll_plan_build(gci_env *env, const gci_algo_choice *choice, bool forced, const gci_call *call, coll_plan **out)
 {
     gci_algo_choice used = *choice;
-    int next = 0;
-    coll_plan *plan = gci_alloc(env, sizeof *plan);
+    gci_call own = *call;
+    int err;
+    size_t lists = coll_lists(call) * sizeof(size_t);
+    coll_plan *plan = gci_alloc(env, sizeof *plan + lists);
     if (!plan)
         return GC_ERR_NOMEM;
     plan->choice = *choice;
     plan->call = *call;
-    int err = gci_sched_build(env, gci_algo_find(call->coll, used.name), used.name, call, &plan->sched);
-    for (bool first = true; err == GC_ERR_UNSUPPORTED && gci_choose_next(call, &next, &used); first = false) {
-        gci_call other = *call;
-        other.segment = used.segment;
-        other.tree = NULL;              /* it does not fit either */
-        gci_log(env, forced && first ? GC_LOG_WARN : GC_LOG_DEBUG, "%s: %s does not fit this call, %s may",
-                gci_coll_name(call->coll), choice->name, used.name);
-        err = gci_sched_build(env, gci_algo_find(call->coll, used.name), used.name, &other, &plan->sched);
+    plan->bytes = sizeof *plan + lists;
+    if (lists > 0)
+        coll_copy_lists(&plan->call, plan->list);
+    while ((err = gci_sched_build(env, gci_algo_find(call->coll, used.name), used.name, &own, &plan->sched)) ==
+           GC_ERR_UNSUPPORTED && gci_choose_next(call, &used)) {
+        own.segment = used.segment;
+        own.tree = NULL;                /* it does not fit either */
     }
     if (err == GC_OK)
         err = coll_invert(env, plan);
@@ -218,6 +252,9 @@ static int coll_plan_build(gci_env *env, const gci_algo_choice *choice, bool for
         coll_plan_free(env, plan);
         return err;
     }
+    if (used.next != choice->next)
+        gci_log(env, forced ? GC_LOG_WARN : GC_LOG_DEBUG, "%s: %s does not fit this call, %s does", gci_coll_name(call->coll),
+                choice->name, used.name);
     if (env->debug & GCI_DEBUG_COLL)
         gci_log(env, GC_LOG_DEBUG, "%s: %d ranks, root %d, %zu bytes: %s, %d steps", gci_coll_name(call->coll),
                 call->ranks, call->root, call->bytes ? call->bytes : call->own, used.name, (int)plan->sched.steps);
@@ -264,7 +301,7 @@ static void coll_plan_keep(gci_env *env, struct gci_coll_state *st, coll_plan *p
 static int coll_plan_get(gc_comm *comm, const gci_algo_choice *choice, const gci_call *call, coll_plan **out)
 {
     struct gci_coll_state *st = comm->coll;
-    for (coll_plan **at = coll_is_cached(call) ? &st->plans : NULL; at && *at; at = &(*at)->next) {
+    for (coll_plan **at = call->tree ? NULL : &st->plans; at && *at; at = &(*at)->next) {
         coll_plan *plan = *at;
         if (strcmp(plan->choice.name, choice->name) == 0 && coll_same_call(&plan->call, call)) {
             *at = plan->next;
@@ -279,7 +316,7 @@ static int coll_plan_get(gc_comm *comm, const gci_algo_choice *choice, const gci
     if (err < 0)
         return err;
     (*out)->runs++;
-    if (coll_is_cached(call))
+    if (!call->tree)
         coll_plan_keep(&comm->world->env, st, *out);
     return GC_OK;
 }
@@ -377,15 +414,6 @@ static coll_run *coll_run_new(gc_comm *comm, const gci_coll_args *args, coll_pla
 
 /* ---- calls that ask for sizes first ------------------------------------------------------------------------------ */
 
-static void coll_copy_list(const size_t **list, size_t ranks, size_t **room)
-{
-    if (!*list)
-        return;
-    memcpy(*room, *list, ranks * sizeof **list);
-    *list = *room;
-    *room += ranks;
-}
-
 static void coll_later_free(gci_env *env, coll_later *later)
 {
     if (later)
@@ -396,17 +424,12 @@ static void coll_later_free(gci_env *env, coll_later *later)
 /* NULL: out of memory. */
 static coll_later *coll_later_new(gci_env *env, const gci_coll_args *args, const gci_algo_choice *choice)
 {
-    size_t ranks = (size_t)args->call.ranks;
-    coll_later *later = gci_alloc(env, sizeof *later + 4 * ranks * sizeof *later->list);
+    coll_later *later = gci_alloc(env, sizeof *later + coll_lists(&args->call) * sizeof *later->list);
     if (!later)
         return NULL;
-    size_t *room = later->list;
     later->args = *args;
     later->choice = *choice;
-    coll_copy_list(&later->args.call.send.bytes, ranks, &room);
-    coll_copy_list(&later->args.call.send.at, ranks, &room);
-    coll_copy_list(&later->args.call.recv.bytes, ranks, &room);
-    coll_copy_list(&later->args.call.recv.at, ranks, &room);
+    coll_copy_lists(&later->args.call, later->list);
     if (gci_wide_ask(env, &args->call, &later->ask) == GC_OK)
         return later;
     coll_later_free(env, later);
@@ -426,7 +449,7 @@ static uint32_t coll_asked(const coll_run *run, const gci_step *step)
 
 GCI const char *gci_coll_signed(uint32_t signature)
 {
-    return gci_coll_name((enum gci_coll)(signature >> COLL_KIND_SHIFT));
+    return gci_coll_name((enum gci_coll)(signature >> GCI_SIGNED_COLL));
 }
 
 /* Why all ranks of a collective fail, in the words of a notice (ranks in the communicator). */
@@ -437,7 +460,7 @@ static void coll_explain(const gc_comm *comm, const gci_notice *n, char text[GCI
     int code = -(int)n->word[5];
     if (code != GC_ERR_MISMATCH)
         snprintf(text, GCI_TEXT, "%s failed at rank %d: %s", mine, rank, gc_strerror(code));
-    else if (n->word[2] >> COLL_KIND_SHIFT == n->word[3] >> COLL_KIND_SHIFT)
+    else if (n->word[2] >> GCI_SIGNED_COLL == n->word[3] >> GCI_SIGNED_COLL)
         snprintf(text, GCI_TEXT, "rank %d calls %s, rank %d calls %s with other arguments", rank, mine, other, theirs);
     else
         snprintf(text, GCI_TEXT, "rank %d calls %s, rank %d calls %s", rank, mine, other, theirs);
@@ -592,6 +615,14 @@ static void coll_note_block(coll_run *run, int world_rank)
     coll_note_error(run, GC_ERR_MISMATCH, world_rank, text);
 }
 
+/* What the message of a step bears. */
+static uint32_t coll_signature_at(const coll_run *run, const gci_step *step)
+{
+    uint64_t both = gci_mix((uint64_t)run->signature << 32 | step->sizes);
+    uint32_t kind = run->signature >> GCI_SIGNED_COLL << GCI_SIGNED_COLL;
+    return step->sizes ? kind | GCI_SIGNED_SIZES | (uint32_t)(both % GCI_SIGNED_SIZES) : run->signature;
+}
+
 static void coll_step_ended(coll_run *run, int32_t i)
 {
     const coll_plan *plan = run->plan;
@@ -647,7 +678,8 @@ static void coll_message_done(gc_request *request)
     own->request = NULL;
     size_t bytes = request->status.bytes;
     int error = request->status.error, fault = request->status.fault_rank;
-    if (step->kind == GCI_STEP_RECV && (error == GC_ERR_TRUNCATE || (error == GC_OK && bytes != step->bytes))) {
+    if (step->kind == GCI_STEP_RECV && (error == GC_ERR_TRUNCATE || (error == GC_OK &&
+        (bytes != step->bytes || request->signature != coll_signature_at(run, step))))) {
         own->ended = true;
         coll_note_block(run, gci_world_rank(run->comm, step->peer));
     } else if (error < 0) {
@@ -668,7 +700,8 @@ static void coll_post(coll_run *run, int32_t i)
     coll_step *own = &run->step[i];
     bool sends = step->kind == GCI_STEP_SEND;
     unsigned char *at = sends ? coll_place(run, step->from, step->from_at) : coll_place(run, step->to, step->to_at);
-    gci_post post = { .kind = GCI_CONTEXT_COLL, .tag = run->seq, .signature = run->signature,
+    gci_post post = { .kind = GCI_CONTEXT_COLL, .tag = run->seq,
+                      .signature = sends ? coll_signature_at(run, step) : run->signature,
                       .nth = run->plan->nth[i] + coll_asked(run, step), .done_fn = coll_message_done, .user = own };
     gc_request *request = NULL;
     coll_seen(run, GCI_SEEN_STEP, i, at, at);
@@ -714,6 +747,7 @@ static int coll_go_on(coll_run *run, coll_run **out)
     coll_plan *plan = NULL;
     coll_run *next = NULL;
     later->args.call.heard = later->ask->heard;
+    later->args.call.heard_bytes = later->ask->heard_bytes;
     int err = coll_plan_get(comm, &later->choice, &later->args.call, &plan);
     if (err < 0)
         return err;
@@ -774,16 +808,12 @@ static void coll_advance(coll_run *run)
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
-static uint32_t coll_hash(uint32_t hash, uint64_t value)
+static uint64_t coll_hash(uint64_t hash, uint64_t value)
 {
-    for (int i = 0; i < 8; i++) {
-        hash = (hash ^ (uint32_t)(value & 0xff)) * UINT32_C(16777619);      /* FNV-1a */
-        value >>= 8;
-    }
-    return hash;
+    return gci_mix(hash ^ value);
 }
 
-static uint32_t coll_hash_blocks(uint32_t hash, const gci_blocks *blocks, int ranks)
+static uint64_t coll_hash_blocks(uint64_t hash, const gci_blocks *blocks, int ranks)
 {
     for (int i = 0; i < ranks; i++)
         hash = coll_hash(hash, gci_block_bytes(blocks, i));
@@ -795,8 +825,7 @@ static uint32_t coll_signature_of(const gci_coll_args *args, const gci_algo_choi
 {
     const gci_call *call = &args->call;
     bool user = args->user.fn != NULL;
-    uint32_t hash = coll_hash(UINT32_C(2166136261), (uint64_t)call->root);
-    hash = coll_hash(hash, call->bytes);
+    uint64_t hash = coll_hash((uint64_t)call->root + 1, call->bytes);
     hash = coll_hash(hash, call->even ? call->own : SIZE_MAX);
     hash = coll_hash(hash, call->elem_bytes);
     hash = coll_hash(hash, choice->segment);
@@ -811,8 +840,8 @@ static uint32_t coll_signature_of(const gci_coll_args *args, const gci_algo_choi
         hash = coll_hash_blocks(hash, &call->send, call->ranks);
     for (const char *c = choice->name; *c; c++)
         hash = coll_hash(hash, (uint64_t)(unsigned char)*c);
-    hash = (hash ^ hash >> COLL_KIND_SHIFT) & ((UINT32_C(1) << COLL_KIND_SHIFT) - 1);
-    return (uint32_t)call->coll << COLL_KIND_SHIFT | (hash ? hash : 1);
+    hash %= GCI_SIGNED_SIZES;
+    return (uint32_t)call->coll << GCI_SIGNED_COLL | (uint32_t)(hash ? hash : 1);
 }
 
 typedef struct coll_failure { int code, fault; char text[GCI_TEXT]; } coll_failure;     /* fault: comm rank or -1 */
@@ -829,8 +858,9 @@ static int coll_check_alive(const gc_comm *comm, enum gci_coll coll, coll_failur
     return why->code;
 }
 
-/* Has a message come under this number with another signature, or a notice about it? */
-static bool coll_foreseen(gc_comm *comm, uint32_t seq, uint32_t mine, gci_notice *why)
+/* Has a notice come about this number, or a message with another signature? Who fails anyhow need not judge others' by its own:
+ * without memory it may not even know what it would have called. */
+static bool coll_foreseen(gc_comm *comm, uint32_t seq, uint32_t mine, bool fails, gci_notice *why)
 {
     bool found = false;
     for (int i = 0; i < COLL_NOTICES; i++) {
@@ -845,7 +875,7 @@ static bool coll_foreseen(gc_comm *comm, uint32_t seq, uint32_t mine, gci_notice
     }
     uint32_t theirs;
     int source;
-    if (!found && gci_unexpected_signature(comm, seq, mine, &theirs, &source) == 1) {
+    if (!found && !fails && gci_unexpected_signature(comm, seq, mine, &theirs, &source) == 1) {
         *why = coll_notice_of(comm, seq, mine, theirs, (uint32_t)source, GC_ERR_MISMATCH);
         coll_tell(comm, why);
         found = true;
@@ -901,7 +931,7 @@ static int coll_start_inside(gc_comm *comm, const gci_coll_args *args, const gci
     gci_notice notice;
     why->code = args->error ? args->error : coll_prepare(comm, args, choice, &run);
     st->next = (seq + 1) & COLL_SEQ_MASK;
-    bool foreseen = coll_foreseen(comm, seq, signature, &notice);
+    bool foreseen = coll_foreseen(comm, seq, signature, why->code < 0, &notice);
     if (why->code < 0 && !foreseen) {
         notice = coll_notice_of(comm, seq, signature, signature, (uint32_t)comm->world->rank, why->code);
         coll_tell(comm, &notice);
@@ -1101,10 +1131,10 @@ static void coll_answer(gc_comm *comm, int source_world_rank, uint32_t seq, uint
     gci_sys *sys = comm->world->env.sys;
     int64_t now = sys->now(sys);
     gci_notice n;
-    if (recent->signature != signature)
-        n = coll_notice_of(comm, seq, recent->signature, signature, (uint32_t)source_world_rank, GC_ERR_MISMATCH);
-    else if (recent->error < 0)
+    if (recent->error < 0)
         n = coll_notice_of(comm, seq, recent->signature, recent->other, recent->other_rank, recent->error);
+    else if (!gci_signature_fits(signature, recent->signature))
+        n = coll_notice_of(comm, seq, recent->signature, signature, (uint32_t)source_world_rank, GC_ERR_MISMATCH);
     else
         return;
     if (recent->told != 0 && now - recent->told < COLL_TELL_EVERY)
@@ -1146,7 +1176,7 @@ GCI bool gci_coll_signature(gc_comm *comm, int source_world_rank, uint32_t seq, 
         coll_answer(comm, source_world_rank, seq, signature);
         return true;
     }
-    if (run->signature == signature)
+    if (gci_signature_fits(signature, run->signature))
         return false;
     gci_notice n = coll_notice_of(comm, seq, run->signature, signature, (uint32_t)source_world_rank, GC_ERR_MISMATCH);
     coll_tell(comm, &n);

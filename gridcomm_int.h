@@ -411,6 +411,7 @@ typedef struct gci_step {
     bool    swapped;            /* reduce: to = to (op) from */
     int32_t waits;              /* how many earlier steps it waits for */
     int32_t first_wait;         /* where they stand in gci_sched.waits */
+    uint32_t sizes;             /* send, recv: a hash of what else its two ranks must know alike; 0: nothing */
 } gci_step;
 
 typedef struct gci_sched {
@@ -446,6 +447,7 @@ typedef struct gci_call {
     const gci_clusters *clusters;       /* NULL: all in one */
     const gc_tree   *tree;      /* of gc_tree_*: the given one; NULL: the algorithm's own */
     const uint8_t   *heard;     /* uneven: what others of the cluster have told (gci_ask); NULL: nothing */
+    size_t heard_bytes;
 } gci_call;
 
 GCI size_t gci_block_bytes(const gci_blocks *, int rank);
@@ -502,12 +504,12 @@ GCI bool gci_call_has_result(const gci_call *);                         /* has t
 /* ---- choose.c: which algorithm a collective takes (pure) ---------------------------------------------------------- */
 
 enum { GCI_ALGO_NAME = 32 };
-typedef struct gci_algo_choice { char name[GCI_ALGO_NAME]; size_t segment; } gci_algo_choice;     /* name "": none */
+/* name "": none. next: the rule to be asked next. */
+typedef struct gci_algo_choice { char name[GCI_ALGO_NAME]; size_t segment; int next; } gci_algo_choice;
 /* forced: by GRIDCOMM_ALGO, or with the name "". */
 GCI gci_algo_choice  gci_choose(const gci_call *, const gci_algo_choice *forced);
-/* What the rules from *next on say, 0 at first: for calls that the algorithm cannot do. The last one takes every call. false:
- * there is no more. */
-GCI bool gci_choose_next(const gci_call *, int *next, gci_algo_choice *);
+/* What further rules say, for calls that this algorithm cannot do. The last one takes every call. false: there is no more. */
+GCI bool gci_choose_next(const gci_call *, gci_algo_choice *);
 /* The rules that apply to a communicator, a line per operation. */
 GCI void gci_choose_describe(const gci_clusters *, int ranks, const gci_algo_choice forced[GCI_COLLS], gci_text *);
 /* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine. */
@@ -531,7 +533,72 @@ GCI bool gci_tree_is_ordered(gci_env *, const gc_tree *);
 typedef struct gci_subtree { int32_t low, high, size, place; } gci_subtree;
 GCI void gci_tree_subtrees(const gc_tree *, gci_subtree *);             /* [size]; of a sound tree */
 
-/* ---- treecoll.c, exchange.c, circulant.c, wide.c: the algorithms (pure) ----------------------------------------- */
+/* ---- places.c: who stands where in a collective between clusters (pure) ------------------------------------------- */
+
+/* Trees inside a cluster: by racks and hosts, for blocks that each go through it once, for vectors that all get, for long ones;
+ * or of one level. */
+enum gci_wide_shape { GCI_WIDE_BLOCKS, GCI_WIDE_VECTORS, GCI_WIDE_STREAMS, GCI_WIDE_STAR, GCI_WIDE_SHAPES };
+enum { GCI_WIDE_TOPS = 4 };     /* of a cluster, side by side, that share a long vector */
+typedef struct gci_wide_tree gci_wide_tree;
+
+/* A collective between clusters at one rank. A place is an index to member[]. */
+typedef struct gci_wide {
+    gci_env            *env;
+    gci_builder        *b;
+    bool                hungry;             /* memory has failed */
+    const gci_call     *call;
+    const gci_clusters *s;
+    int32_t            *member;             /* [ranks] by cluster, and within it near ones together where the order is free */
+    int32_t            *cut[GCI_WIDE_SHAPES];       /* [ranks] of the own cluster, see local.c */
+    gci_wide_tree      *trees;
+    bool                ranks_are_places, near_together;    /* the latter: a host's ranks stand side by side */
+    int                 mine, place;        /* this rank's */
+    int                 root_place;         /* -1: there is no root */
+    int32_t             may_write;          /* the step after which the receive buffer may be written */
+    gci_blocks          blocks;             /* of reduce_scatter and allgather, with their offsets */
+    size_t             *offset;
+    gci_blocks          bundled[2];         /* what goes in bundles of blocks that are sent, and received */
+    size_t             *lists;              /* [5 * ranks] of those blocks, and one to count with */
+    const uint8_t      *heard;              /* by the top for a cluster: see wide_listen */
+    size_t              heard_each;
+    int32_t            *queue;              /* [2 * ranks] see places_queue: of sends, and of receives */
+    struct { int32_t a, b, both; } joined;  /* the last ones */
+} gci_wide;
+
+GCI int  gci_wide_begin(gci_wide *, gci_env *, const gci_call *);       /* GC_ERR_NOMEM; to be ended in any case */
+GCI void gci_wide_end(gci_wide *);
+GCI int  gci_wide_rank(const gci_wide *, int place);
+GCI int  gci_wide_size(const gci_wide *, int cluster);
+GCI size_t gci_wide_longest(const gci_wide *);                          /* ranks of the largest cluster */
+/* The place of the member of `cluster` that deals with cluster `with`; of its coordinator; of the top of every `turn`-th segment
+ * of a long vector, of which so many share it. */
+GCI int  gci_wide_top(const gci_wide *, int cluster, int with);
+GCI int  gci_wide_coordinator(const gci_wide *, int cluster);
+GCI int  gci_wide_turn_top(const gci_wide *, int cluster, int turn);
+GCI int  gci_wide_turns(const gci_wide *);
+/* This rank, or any member, in a tree of its cluster; which is best for vectors. */
+GCI gci_local_node gci_wide_local(gci_wide *, int top, enum gci_wide_shape);
+GCI gci_local_node gci_wide_local_at(gci_wide *, int place, int top, enum gci_wide_shape);
+GCI enum gci_wide_shape gci_wide_vectors(const gci_wide *);
+/* Messages to and from ranks; those of two ranks in one direction go in this order. */
+GCI int32_t gci_wide_send(gci_wide *, int rank, gci_spot from, size_t bytes, int32_t after);
+GCI int32_t gci_wide_recv(gci_wide *, int rank, gci_spot to, size_t bytes, int32_t after);
+/* A message goes to the children; goes down: from the parent, or what is here `after` at the top, to the children. Returns when
+ * it is here. */
+GCI void gci_wide_pass_down(gci_wide *, const gci_local_node *, gci_spot at, size_t bytes, int32_t after);
+GCI int32_t gci_wide_down(gci_wide *, const gci_local_node *, gci_spot at, size_t bytes, int32_t after);
+
+/* The blocks of places [first, end), or, of one that is longer than a segment, bytes [at, at + bytes) of it. */
+typedef struct gci_wide_piece { int first, end; size_t at, bytes; } gci_wide_piece;
+/* The next piece of the blocks of places up to `end`; the first one follows an empty one. false: there is none. */
+GCI bool gci_wide_next(const gci_wide *, const gci_blocks *, int end, gci_wide_piece *);
+GCI size_t gci_wide_part_bytes(const gci_wide *, const gci_blocks *, const gci_wide_piece *, int place);    /* of its block */
+/* Does a piece of the blocks in `area` lie in one run? Then *where. Copies it to `packed`, or back; returns when that is done. */
+GCI bool gci_wide_lies(const gci_wide *, gci_spot area, const gci_blocks *, const gci_wide_piece *, gci_spot *where);
+GCI int32_t gci_wide_move(gci_wide *, gci_spot area, const gci_blocks *, const gci_wide_piece *, gci_spot packed, bool back,
+                          int32_t after);
+
+/* ---- treecoll.c, exchange.c, circulant.c, wide_reduce.c, wide.c: the algorithms (pure) -------------------------- */
 
 GCI void gci_tree_algo(gci_builder *);          /* treecoll.c: on any tree */
 GCI void gci_doubling_algo(gci_builder *);      /* exchange.c: among all ranks, as if they were equally near */
@@ -545,11 +612,12 @@ GCI void gci_circulant_algo(gci_builder *);     /* circulant.c */
 /* A rank's receive schedule of a broadcast by rank 0: in round k + q * phase block[k] + q * phase, none if < 0. Returns q. */
 enum { GCI_CIRCULANT_ROUNDS_MAX = 31 };
 GCI int  gci_circulant_blocks(int ranks, int rank, int32_t block[GCI_CIRCULANT_ROUNDS_MAX]);
+GCI void gci_wide_reduce(gci_wide *);           /* wide_reduce.c: reductions between clusters, and the barrier */
 GCI void gci_wide_algo(gci_builder *);          /* wide.c: between clusters */
 
 /* Before an uneven scatter, gather or alltoall between clusters, whose sizes not all know, the ranks of each cluster tell each
  * other some: by the alltoall `call` of what is in `told`, after which `heard` is for the real call. One block, for gci_free. */
-typedef struct gci_ask { gci_call call; uint8_t *told, *heard; } gci_ask;
+typedef struct gci_ask { gci_call call; uint8_t *told, *heard; size_t heard_bytes; } gci_ask;
 GCI bool gci_wide_asks(const gci_call *);       /* alike at all ranks */
 GCI int  gci_wide_ask(gci_env *, const gci_call *, gci_ask **);     /* GC_ERR_NOMEM */
 
@@ -1156,7 +1224,9 @@ enum { GCI_FLAG_SYNC = 1,       /* envelope: the sender waits for the match */
        GCI_FLAG_AGAIN = 8,      /* envelope sent before: payload only if the receiver does not have it yet */
        GCI_FLAG_BYE = 16,       /* state: the last packet on this link */
        GCI_FLAG_STREAMS = 32,   /* envelope: its chunks follow without a grant, an ASK was one already */
-       GCI_FLAG_OVER = 64 };    /* ASK: the answer to one: of that collective nothing comes from here in envelopes from seq on */
+       GCI_FLAG_OVER = 64,      /* ASK: the answer to one: of that collective nothing comes from here in envelopes from seq on */
+       GCI_FLAG_LESS = 32,      /* state: the window is smaller than was said, for the tag-th time; to be answered by ... */
+       GCI_FLAG_KNOWN = 64 };   /* state: ... that this is known of the context-th time: no envelope goes beyond it any more */
 typedef struct gci_packet {
     uint8_t  type, flags;
     uint16_t epoch;
@@ -1166,7 +1236,8 @@ typedef struct gci_packet {
     uint16_t credit;            /* envelopes that dest may send beyond ack */
     uint16_t window;            /* KiB of eager payload that dest may send beyond ack */
     uint32_t seq;               /* of the envelope that this is, or is about; ASK: which message of the collective */
-    uint32_t context, tag, signature;   /* GRANT: context and tag are the low and high half of the limit */
+    uint32_t context, tag, signature;   /* GRANT: context and tag are the low and high half of the limit. CHUNK: context:
+                                           how often the window had been made smaller */
     uint64_t total;             /* envelope: bytes of the message; chunk, grant: offset; ASK: bytes granted early, or 0 */
 } gci_packet;
 
@@ -1710,6 +1781,8 @@ typedef struct gci_pair {
     uint32_t    next_seq, acked;
     uint32_t    credit, window;         /* beyond acked: envelopes, bytes */
     bool        starved, starved_told;
+    bool        owe_known;              /* the answer to a window that was made smaller */
+    uint32_t    less_heard;             /* how often it was */
     bool        reask;                  /* open sends ask again for their answer, from reask_seq on */
     uint32_t    reask_seq;
     /* receiving */
@@ -1719,6 +1792,11 @@ typedef struct gci_pair {
     int         owing;                  /* how many of them owe */
     uint32_t    held, lent;             /* envelopes: not yet consumed; lent beyond the rule */
     size_t      held_bytes, room;       /* payload: not yet consumed; what the peer may fill */
+    size_t      share;                  /* what it is to have: less than room until it knows, or has been read out of it */
+    bool        used, idle;             /* payload has come since windows were last looked at; had not, and not since */
+    bool        wants;                  /* it starved when the pool was empty, and has less than others */
+    bool        recalled, owe_recall;   /* it has been told that its window is smaller, and has not answered; is to be told */
+    uint32_t    recalls;                /* how often */
     uint64_t    taken_bytes;
     uint32_t    told_limit;
     uint64_t    told_bytes;
@@ -1750,7 +1828,11 @@ struct gci_p2p {
     gci_sent   *spare_sent;
     gc_message *spare_messages;
     uint32_t    credits;
-    size_t      room_first, room_left;  /* bytes: lent to a new peer; not yet lent on demand */
+    size_t      room_first, room_left;  /* bytes: lent to a new peer; not yet lent on demand, ... */
+    size_t      room_all;               /* ... at first */
+    size_t      room_even;              /* what each had if those in use were alike, when the pool was last short */
+    int64_t     look_at;                /* not before: which of them are idle */
+    bool        may_recall;             /* something of them may come back */
     int         starving, probes;       /* peers that are; probes that wait */
     int         asking;                 /* posted receives of collectives */
     bool        short_of_memory;        /* some envelope waits for memory to go again */
@@ -1788,6 +1870,7 @@ GCI void gci_payload_consumed(gci_p2p *, gc_message *);                 /* its r
 GCI gc_request *gci_open_send(const gci_pair *, uint32_t seq);
 GCI void gci_owe(gci_p2p *, gc_message *, uint8_t what);
 GCI void gci_push(gci_p2p *, gci_pair *);                               /* there is something for the peer */
+GCI void gci_recall(gci_p2p *, gci_pair *, size_t keep);                /* of its window, what is more comes back */
 GCI void gci_lend_all(gci_p2p *);                                       /* somebody waits for a message that has not come */
 
 /* ---- peers.c: peers that come and go --------------------------------------------------------------------------------- */
@@ -1818,7 +1901,15 @@ GCI void gci_unexpected_take(gc_message *);     /* out of the queue: only gci_me
 GCI void gci_probing(gci_world *, int more);     /* so many more calls wait for any message */
 GCI int  gci_message_recv(gc_message *, void *buf, size_t bytes, const gci_post *, gc_request **);
 GCI gc_comm *gci_message_comm(const gc_message *);
-/* 1: a collective message with sequence number seq has come that bears another signature than mine. */
+/* A signature: the operation; whether it bears more than what all ranks must give alike, which then only its receive can judge;
+ * and a hash. */
+enum { GCI_SIGNED_COLL = 28, GCI_SIGNED_SIZES = 1 << 27 };
+static inline bool gci_signature_fits(uint32_t theirs, uint32_t mine)
+{
+    return theirs == mine || (mine != 0 && theirs & GCI_SIGNED_SIZES && theirs >> GCI_SIGNED_COLL == mine >> GCI_SIGNED_COLL);
+}
+
+/* 1: a collective message with sequence number seq has come whose signature does not fit mine; 0: that of any. */
 GCI int  gci_unexpected_signature(gc_comm *, uint32_t seq, uint32_t mine, uint32_t *theirs, int *source_world_rank);
 GCI void gci_comm_drop_messages(gc_comm *);     /* a communicator ends: nobody will take what has come for it */
 

@@ -37,7 +37,7 @@ GCI int gci_local_group(int parts, size_t bytes)
 }
 
 /* The parts of [first, end), whose lowest cut is between any two of them, are put in groups if they are many; and so on. */
-static void local_divide(int32_t *cut, int first, int end, size_t bytes)
+GCI void gci_local_groups(int first, int end, size_t bytes, int32_t *cut)
 {
     int32_t lowest = INT32_MAX;
     int parts = 1, part = 0;
@@ -51,7 +51,7 @@ static void local_divide(int32_t *cut, int first, int end, size_t bytes)
     for (int i = first + 1, begin = first; i <= end; i++) {
         if (i < end && cut[i] != lowest)
             continue;
-        local_divide(cut, begin, i, bytes);
+        gci_local_groups(begin, i, bytes, cut);
         begin = i;
         if (i < end && ++part % group == 0 && group > 1)
             cut[i]--;
@@ -62,11 +62,6 @@ GCI void gci_local_cuts(const gci_topo *topo, const int32_t *member, int first, 
 {
     for (int i = first + 1; i < end; i++)           /* two apart: between them is room for groups */
         cut[i] = 2 * topo->depth[gci_topo_common(topo, member[i - 1], member[i])] + 1;
-}
-
-GCI void gci_local_groups(int first, int end, size_t bytes, int32_t *cut)
-{
-    local_divide(cut, first, end, bytes);
 }
 
 static int32_t local_lowest(const int32_t *cut, int a, int b)
@@ -125,14 +120,9 @@ GCI void gci_local_node_at(const int32_t *cut, int first, int end, int place, in
     *n = (gci_local_node){ .top = top, .parent = -1, .first = first, .end = end, .child = n->child };
     while (head != place) {
         int32_t lowest = local_lowest(cut, head, place);
-        int a = place, b = place + 1;
-        while (a > n->first && cut[a] > lowest)
-            a--;
-        while (b < n->end && cut[b] > lowest)
-            b++;
         n->parent = head;
-        head = n->first = a;
-        n->end = b;
+        head = n->first = local_down(cut, place + 1, n->first, lowest, true);
+        n->end = local_up(cut, place, n->end, lowest, true);
     }
     local_children(cut, place, true, n);
 }

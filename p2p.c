@@ -8,6 +8,10 @@
  * Invariants:
  *  - Every envelope uses a credit. What the peer may send beyond what has come (credit: envelopes, window: bytes of
  *    payload) stands in every packet that goes to it, as a state and not as a change, so losing or repeating it is harmless.
+ *  - Windows come from one pool. When it is short, those that are idle or more than their even share are made smaller (LESS).
+ *    What the peer was told before stays its own (room) until it answers that it knows (KNOWN), behind all that it sent; what
+ *    then still fills it, until it is consumed. So what may come and what is held is at no instant more than was lent. Nobody
+ *    waits for that answer but whoever would like a wider window.
  *  - What has come and is not yet consumed (held) was paid for by credit: memory for it is bounded before it is sent.
  *    A receive that waits for a message hidden behind others may lend one credit more at a time (lend): the receiver pays
  *    for that on its own account, so any order of receives ends even with credits of one.
@@ -43,6 +47,7 @@ enum {
     OWING_MAX = 32768,                  /* answers owed to one peer: more than the credits that anybody gives */
     SPANS_MAX = 16384                   /* holes in a message: 1 GiB of chunks under way */
 };
+#define LOOK_PAUSE (500 * (int64_t)GCI_NS_PER_MS)       /* a window unused for so long may come back: some round trips */
 
 /* ---- pairs ---------------------------------------------------------------------------------------------------- */
 
@@ -166,6 +171,8 @@ GCI gci_pair *gci_pair_of(gci_p2p *p2p, int peer)
         p->room += more;
         p2p->room_left -= more;
     }
+    p->share = p->room;
+    p->used = true;                     /* it has not had its time yet */
     p2p->pair[peer] = p;
     return p;
 }
@@ -185,7 +192,7 @@ static uint32_t credit_of(const gci_p2p *p2p, const gci_pair *p)
 
 static size_t window_of(const gci_pair *p)
 {
-    return p->room > p->held_bytes ? p->room - p->held_bytes : 0;
+    return p->share > p->held_bytes ? p->share - p->held_bytes : 0;
 }
 
 /* Is it worth a packet of its own to tell the peer what it may send? When half of what it can have has come back, or
@@ -199,7 +206,7 @@ static void credit_review(gci_p2p *p2p, gci_pair *p)
     if ((int64_t)more_bytes < 0)
         more_bytes = 0;
     uint32_t half = (p2p->credits + p->lent) / 2;
-    bool due = more >= (half > 0 ? half : 1) || more_bytes >= p->room / 2;
+    bool due = more >= (half > 0 ? half : 1) || more_bytes >= p->share / 2;
     if (p->peer_starved && (more > 0 || more_bytes >= KIB))
         due = true;
     if (due && !p->owe_state && p->up) {
@@ -252,16 +259,115 @@ GCI void gci_lend_all(gci_p2p *p2p)
             lend(p2p, p2p->pair[i]);
 }
 
+/* ---- windows that come back ----------------------------------------------------------------------------------- */
+
+/* What is not the peer's any more, and not filled, is lent to others. */
+static void room_return(gci_p2p *p2p, gci_pair *p)
+{
+    size_t filled = p->held_bytes + (p->incoming ? p->incoming->packet.length : 0), keep = gci_max(p->share, filled);
+    if (p->recalled || p->room <= keep)
+        return;
+    p2p->room_left += p->room - keep;
+    p->room = keep;
+}
+
+/* A peer fills what it was told, so it must know first, and say so behind all that it sent before. */
+GCI void gci_recall(gci_p2p *p2p, gci_pair *p, size_t keep)
+{
+    /* It sends nothing any more, or does not know of any window yet. */
+    bool knows = p2p->world->dead[p->peer] || p->bye || (!p->recalled && p->told_bytes == 0);
+    if (knows) {
+        p->recalled = false;
+        p->share = gci_min(p->share, keep);
+        room_return(p2p, p);
+        return;
+    }
+    if (p->recalled || p->share <= keep || !p->up)
+        return;
+    p->share = keep;
+    p->recalled = p->owe_recall = true;
+    p->recalls++;
+    gci_push(p2p, p);
+}
+
+/* Windows that nothing came through since last time, or is in, are idle; the others share alike. */
+static void windows_look(gci_p2p *p2p)
+{
+    size_t users = 1;
+    for (int i = 0; i < p2p->world->ranks; i++) {
+        gci_pair *p = p2p->pair[i];
+        if (!p)
+            continue;
+        p->idle = !p->used && p->held_bytes == 0 && !p->messages;
+        p->used = false;
+        users += !p->idle;
+    }
+    p2p->room_even = p2p->room_first + p2p->room_all / users;
+    p2p->may_recall = true;
+}
+
+/* The pool is short. Idle windows give what this peer wants of all that they were lent on demand. Others are cut to what it has,
+ * and not below their even share; if it has less than that all are, since it is hardly the only one. */
+static void recall_for(gci_p2p *p2p, const gci_pair *p, size_t want)
+{
+    int64_t now = p2p->env->sys->now(p2p->env->sys);
+    if (now >= p2p->look_at) {
+        windows_look(p2p);
+        p2p->look_at = now + LOOK_PAUSE;
+    }
+    bool poor = p->share < p2p->room_even;
+    for (int i = 0; p2p->may_recall && i < p2p->world->ranks; i++) {
+        gci_pair *other = p2p->pair[i];
+        if (!other || other == p)
+            continue;
+        size_t keep = other->idle ? p2p->room_first : gci_max(p->share, p2p->room_even), had = other->share;
+        if (had <= keep)
+            continue;
+        gci_recall(p2p, other, poor && !other->idle ? keep : had - gci_min(want, had - keep));
+        want -= gci_min(want, had - other->share);
+        if (want == 0 && !poor)
+            return;
+    }
+    p2p->may_recall = false;            /* all that there is */
+}
+
+/* To twice what it is: for a peer that has its even share, no more than a part of what the pool still has. */
+static void window_widen(gci_p2p *p2p, gci_pair *p)
+{
+    size_t most = p->far_away ? WINDOW_LAST : WINDOW_NEAR, more = gci_min(p->share, most - gci_min(p->share, most));
+    if (p->recalled || p->bye || p2p->world->dead[p->peer])
+        return;
+    if (more > p2p->room_left)
+        recall_for(p2p, p, 2 * more - p2p->room_left);
+    size_t due = p2p->room_even > p->share ? p2p->room_even - p->share : 0;
+    p->wants = gci_min(more, due) > p2p->room_left;
+    p->share += gci_min(more, gci_min(p2p->room_left, gci_max(due, p2p->room_left / 4)));
+    if (p->share > p->room) {           /* it may not have been read out of all that it once had */
+        p2p->room_left -= p->share - p->room;
+        p->room = p->share;
+    }
+}
+
+static void window_known(gci_p2p *p2p, gci_pair *p, uint32_t which)
+{
+    if (!p->recalled || p->owe_recall || which != p->recalls)
+        return;
+    p->recalled = false;
+    room_return(p2p, p);
+    for (int i = 0; i < p2p->world->ranks; i++)
+        if (p2p->pair[i] && p2p->pair[i]->wants) {
+            window_widen(p2p, p2p->pair[i]);
+            credit_review(p2p, p2p->pair[i]);
+        }
+}
+
 static void peer_starves(gci_p2p *p2p, gci_pair *p)
 {
     if (!p->peer_starved) {
         p->peer_starved = true;
         p2p->starving++;
     }
-    size_t most = p->far_away ? WINDOW_LAST : WINDOW_NEAR;
-    size_t more = gci_min(gci_min(p->room, p2p->room_left), most - gci_min(p->room, most));
-    p->room += more;
-    p2p->room_left -= more;
+    window_widen(p2p, p);
     lend(p2p, p);
     credit_review(p2p, p);
 }
@@ -366,7 +472,8 @@ GCI void gci_message_free(gci_p2p *p2p, gc_message *m)
     gci_message_unlink(m);
     if (m->owe)
         p->owing--;
-    gci_free(p2p->env, m->payload);
+    if (m->payload)
+        gci_payload_consumed(p2p, m);
     gci_free(p2p->env, m->ahead);
     if (m->held) {
         p->held--;
@@ -380,10 +487,13 @@ GCI void gci_message_free(gci_p2p *p2p, gc_message *m)
 /* The payload of the envelope is where it belongs: its room is free again. */
 GCI void gci_payload_consumed(gci_p2p *p2p, gc_message *m)
 {
-    if (m->held)
-        p2p->pair[m->source]->held_bytes -= m->packet.length;
+    gci_pair *p = p2p->pair[m->source];
     gci_free(p2p->env, m->payload);
     m->payload = NULL;
+    if (!m->held)
+        return;
+    p->held_bytes -= m->packet.length;
+    room_return(p2p, p);
 }
 
 GCI void gci_owe(gci_p2p *p2p, gc_message *m, uint8_t what)
@@ -469,6 +579,7 @@ static void message_match(gci_p2p *p2p, gc_message *m, gc_request *r)
     r->message = m;
     r->status.source = gci_comm_rank(r->comm, m->source);
     r->status.tag = (int)m->packet.tag;
+    r->signature = m->packet.signature;
     if (r->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL)
         p2p->ask_at = 0;                /* it goes on: no need to ask yet */
 }
@@ -542,6 +653,9 @@ static bool pair_streams(const gci_pair *p)
 static int hear(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 {
     uint32_t newly = packet->ack - p->acked, window = (uint32_t)packet->window * KIB;
+    bool less = packet->type == GCI_STATE && packet->flags & GCI_FLAG_LESS;
+    if (less)
+        p->less_heard = packet->tag;
     if ((int32_t)newly < 0)
         return GC_OK;                   /* an old packet */
     if (newly > p->next_seq - p->acked)
@@ -550,10 +664,12 @@ static int hear(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         if (!s->written)
             return GC_ERR_PROTOCOL;     /* acknowledged before it was sent */
     p->acked = packet->ack;
-    bool more = newly > 0 || packet->credit > p->credit || window > p->window;
+    /* A chunk may have been passed by the news that the window is smaller. */
+    bool wider = window > p->window && !(packet->type == GCI_CHUNK && packet->context != p->less_heard);
+    bool more = newly > 0 || packet->credit > p->credit || wider;
     if (newly > 0 || packet->credit > p->credit)
         p->credit = packet->credit;
-    if (newly > 0 || window > p->window)
+    if (newly > 0 || wider || less)
         p->window = window;
     while (p->sent && (int32_t)(p->acked - p->sent->packet.seq) > 0)
         sent_acknowledged(p2p, p);
@@ -651,7 +767,8 @@ static int repeated(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 
 static int envelope_new(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 {
-    if (credit_of(p2p, p) == 0 || packet->length > window_of(p))
+    size_t lent = p->recalled ? p->room : p->share;
+    if (credit_of(p2p, p) == 0 || packet->length > lent - gci_min(p->held_bytes, lent))
         return GC_ERR_PROTOCOL;         /* credit that was never given */
     if (packet->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_P2P && packet->tag > GC_TAG_MAX)
         return GC_ERR_PROTOCOL;
@@ -723,6 +840,10 @@ static void envelope_end(gci_p2p *p2p, gci_pair *p, gc_message *m)
     p->held++;
     p->held_bytes += m->packet.length;
     p->taken_bytes += m->packet.length;
+    if (m->packet.length > 0) {
+        p->used = true;
+        p->idle = false;
+    }
     m->come = m->held = true;
     if (!wants_answer(&m->packet))
         gci_message_unlink(m);
@@ -925,6 +1046,12 @@ GCI bool gci_packet_end(gci_p2p *p2p, gci_pair *p, const gci_packet *packet, voi
     case GCI_STATE:
         if (packet->flags & GCI_FLAG_RESUME)
             return resumed(p2p, p);
+        if (packet->flags & GCI_FLAG_LESS) {
+            p->owe_known = true;
+            gci_push(p2p, p);
+        }
+        if (packet->flags & GCI_FLAG_KNOWN)
+            window_known(p2p, p, packet->context);
         if (packet->flags & GCI_FLAG_BYE)
             said_farewell(p2p, p);
         break;
@@ -1206,7 +1333,7 @@ static bool next_chunk(gci_pair *p, unsigned want, size_t most, gci_packet *pack
         return false;
     size_t bytes = gci_min(r->limit - r->moved, most);
     *packet = (gci_packet){ .type = GCI_CHUNK, .flags = r->streams ? GCI_FLAG_STREAMS : 0, .length = (uint32_t)bytes,
-                            .seq = r->seq, .total = r->moved };
+                            .seq = r->seq, .context = p->recalls, .total = r->moved };
     *payload = (const uint8_t *)r->buf + r->moved;
     *token = r;
     r->moved += bytes;
@@ -1233,14 +1360,21 @@ static bool next_early(gci_p2p *p2p, gci_pair *p, gci_packet *packet)
 
 static bool next_state(gci_pair *p, gci_packet *packet)
 {
-    bool starved = p->starved && !p->starved_told;
-    if (!p->owe_state && !starved && !p->owe_ask && !p->owe_over)
+    bool starved = p->starved && !p->starved_told, known = p->owe_known && !p->again;     /* known: what goes again goes before */
+    if (!p->owe_state && !starved && !p->owe_ask && !p->owe_over && !p->owe_recall && !known)
         return false;
     *packet = p->owe_ask ? p->ask : p->owe_over ? p->over : (gci_packet){ .type = GCI_STATE };
-    if (p->owe_ask)
+    if (p->owe_ask) {
         p->owe_ask = false;
-    else
+    } else if (p->owe_over) {
         p->owe_over = false;
+    } else {
+        packet->flags = (uint8_t)((p->owe_recall ? GCI_FLAG_LESS : 0) | (known ? GCI_FLAG_KNOWN : 0));
+        packet->tag = p->recalls;
+        packet->context = p->less_heard;
+        p->owe_recall = false;
+        p->owe_known &= !known;
+    }
     return true;
 }
 
@@ -1248,7 +1382,7 @@ static bool next_state(gci_pair *p, gci_packet *packet)
 static bool pair_is_quiet(const gci_pair *p)
 {
     return p->heard && !p->queue && !p->open && !p->again && !p->reask && p->owing == 0 && !p->owe_state && !p->owe_ask &&
-           !p->owe_over && !p->owe_early && !p->starved && !p->farewell && !p->owe_resume;
+           !p->owe_over && !p->owe_early && !p->owe_recall && !p->owe_known && !p->starved && !p->farewell && !p->owe_resume;
 }
 
 /* What keeps its order, the most pressing first. */

@@ -60,6 +60,7 @@ static void on_way_up(void *user, int peer, bool routed)
     if (!p || p2p->world->dead[peer])
         return;                         /* the first packet will end the way */
     p->up = p->owe_resume = true;
+    p->owe_recall = p->recalled;
     p->routed = routed;
     p->heard = p->farewell_sent = false;
     p->farewell = p2p->leaving;
@@ -111,7 +112,7 @@ static void on_way_down(void *user, int peer, bool broke_rules)
         return;
     p->up = p->heard = false;
     p->again = NULL;
-    p->owe_ask = p->owe_over = p->reask = false;
+    p->owe_ask = p->owe_over = p->owe_recall = p->owe_known = p->reask = false;
     sends_interrupted(p);
     for (gci_sent *s = p->sent; s; s = s->next) {
         s->written = false;
@@ -373,7 +374,7 @@ GCI int gci_p2p_open(gci_world *w, const gci_p2p_upcalls *up)
     size_t budget = w->options.eager_budget, share = budget / 4 / (size_t)w->ranks;
     p2p->room_first = share > WINDOW_FIRST ? WINDOW_FIRST : share < WINDOW_LEAST ? WINDOW_LEAST : share;
     size_t first = p2p->room_first * (size_t)w->ranks;
-    p2p->room_left = budget > first ? budget - first : 0;
+    p2p->room_even = p2p->room_all = p2p->room_left = budget > first ? budget - first : 0;
     p2p->pair = gci_alloc(&w->env, (size_t)w->ranks * sizeof(gci_pair *));
     if (!p2p->pair)
         return GC_ERR_NOMEM;

@@ -273,7 +273,7 @@ GCI int gci_unexpected_signature(gc_comm *comm, uint32_t seq, uint32_t mine, uin
 {
     gci_match *match = gci_match_of(comm->world->p2p, comm->context + GCI_CONTEXT_COLL);
     for (gc_message *m = match ? match->unexpected : NULL; m; m = m->next)
-        if (m->packet.tag == seq && m->packet.signature != mine) {
+        if (m->packet.tag == seq && !gci_signature_fits(m->packet.signature, mine)) {
             *theirs = m->packet.signature;
             *source_world_rank = m->source;
             return 1;

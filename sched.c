@@ -6,8 +6,9 @@
  *
  * - A step waits for earlier steps of its list only, so a schedule alone cannot be stuck; receives wait for nothing
  *   unless their buffer is still in use, so they can be posted (and granted) at once.
- * - Messages between two ranks are matched in the order of both lists. No algorithm has a cycle of ranks in which each
- *   sends only after it received, so even sends that wait for their receiver end.
+ * - Messages between two ranks are matched in the order in which both post them. So of those the same way none becomes ready
+ *   before one that stands ahead of it in the list: it waits for all that the other waits for. No algorithm has a cycle of
+ *   ranks in which each sends only after it received, so even sends that wait for their receiver end.
  * - Only `in_place`, which is a rank's own affair, may differ between ranks; it changes copies and buffers, never messages.
  * - GCI_BUF_SEND is never written. Calls that carry data, but none at all, have no steps.
  * - Reductions meet in an order fixed by the call, never by arrival. Operands that need not commute meet in rank order;

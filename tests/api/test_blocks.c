@@ -2,26 +2,9 @@
  * uneven, with gaps and in place, and those on a given tree; every byte received, and every byte that must stay.
  * SPDX-License-Identifier: MIT
  */
-#include "../gct.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
-#define GCT_TRY(call) do { int failed_ = (call); if (failed_) return failed_; } while (0)
+#include "colls.h"
 
 enum { RANKS_MAX = 16, GAP = 0x77 };
-
-static const int job_sizes[] = { 1, 2, 3, 5, 8, 11, 16 };
-
-static void run(int ranks, gct_main *main, void *arg)
-{
-    assert_int_equal(0, gct_job(&(gct_spec){ .ranks = ranks, .time_limit = 100 }, main, arg));
-}
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
@@ -300,8 +283,7 @@ static int every_root(gc_comm *world, int rank, int size, void *arg)
 static void test_every_root(void **state)
 {
     (void)state;
-    for (int i = 0; i < COUNT(job_sizes); i++)
-        run(job_sizes[i], every_root, NULL);
+    run_all_sizes(every_root, NULL);
 }
 
 static int every_size(gc_comm *world, int rank, int size, void *arg)
@@ -317,19 +299,11 @@ static int every_size(gc_comm *world, int rank, int size, void *arg)
 
 static void test_every_size(void **state)
 {
-    static const int ranks[] = { 1, 2, 5, 11 };
     (void)state;
-    for (int i = 0; i < COUNT(ranks); i++)
-        run(ranks[i], every_size, NULL);
+    run_some_sizes(every_size, NULL);
 }
 
 /* ---- algorithms by name, and clusters ---------------------------------------------------------------------------- */
-
-static void set_algo(gc_options *options, int rank, void *arg)
-{
-    (void)rank;
-    options->algo = arg;
-}
 
 static int some_roots(gc_comm *world, int rank, int size, void *arg)
 {
@@ -357,7 +331,7 @@ static void test_algorithms(void **state)
     (void)state;
     for (int a = 0; a < COUNT(names); a++)
         for (int i = 0; i < COUNT(job_sizes); i++)
-            assert_int_equal(0, gct_job(&(gct_spec){ .ranks = job_sizes[i], .options = set_algo }, some_roots, names[a]));
+            run_algorithm(job_sizes[i], some_roots, names[a]);
 }
 
 /* Communicators whose order has nothing to do with the clusters. */
@@ -508,6 +482,53 @@ static void test_uneven(void **state)
         }
 }
 
+/* ---- schedules are kept -------------------------------------------------------------------------------------------- */
+
+static void count_schedule(void *user, int level, const char *line)
+{
+    (void)level;
+    *(int *)user += strstr(line, " steps") != NULL;
+}
+
+static void count_schedules(gc_options *options, int rank, void *arg)
+{
+    options->debug = "coll";
+    options->log = count_schedule;
+    options->log_user = (int *)arg + rank;
+}
+
+/* Those of uneven calls, too, told apart by every size and offset. */
+static int kept(gc_comm *world, int rank, int size, void *arg)
+{
+    const int *made = (const int *)arg + rank;
+    int before = 0;
+    ops o;
+    GCT_TRY(ops_make(world, &o));
+    for (int lap = 0; lap < 4; lap++) {
+        for (int i = 0; i < 4; i++) {
+            way w = { .listed = true, .base = 100 + (size_t)i % 2, .gap = (size_t)i / 2 * 3 };
+            GCT_TRY(try_scatter(world, size / 2, &w));
+            GCT_TRY(try_gather(world, size / 2, &w, false));
+            GCT_TRY(try_gather(world, size / 2, &w, true));
+            GCT_TRY(try_alltoall(world, &w));
+            GCT_TRY(try_reduce_scatter(world, &o, ADDS, &w, APART));
+        }
+        gct_require(lap == 0 || *made == before, "lap %d: %d schedules, not %d", lap, *made, before);
+        gct_require(*made > 0, "none was counted");
+        before = *made;
+    }
+    return 0;
+}
+
+static void test_kept(void **state)
+{
+    (void)state;
+    for (int sites = 1; sites <= 3; sites++) {
+        int made[6] = { 0 };
+        assert_int_equal(0, gct_job(&(gct_spec){ .ranks = COUNT(made), .sites = sites, .options = count_schedules }, kept, made));
+    }
+}
+
 /* ---- given trees ------------------------------------------------------------------------------------------------- */
 
 static int try_tree_vectors(gc_comm *comm, const gc_tree *tree, const ops *o, size_t count)
@@ -592,8 +613,7 @@ static void test_trees(void **state)
     uint64_t seed = gct_seed();
     (void)state;
     print_message("GCT_SEED=%llu\n", (unsigned long long)seed);
-    for (int i = 0; i < COUNT(job_sizes); i++)
-        run(job_sizes[i], trees, &seed);
+    run_all_sizes(trees, &seed);
 }
 
 /* ---- what does not agree ----------------------------------------------------------------------------------------- */
@@ -725,6 +745,107 @@ static void test_pair_without(void **state)
                                     pair_without, NULL));
 }
 
+/* What senders and receivers think of the block from each rank to each; alike at every rank. */
+typedef struct views { size_t sent[RANKS_MAX][RANKS_MAX], got[RANKS_MAX][RANKS_MAX]; bool differ; } views;
+enum family { SCATTERV, GATHERV, ALLTOALLV, FAMILIES };
+
+/* Two blocks trade sizes, or trade a byte, so that the sum over a bundle is the same; or one has another size, across the limit
+ * of what is bundled (4 KiB, alltoallv 2 KiB at most), perhaps as the only block there is, or by chance. */
+static void views_draw(views *v, int size, enum family family, int root, uint64_t *random)
+{
+    static const size_t sizes[] = { 0, 1, 3, 5, 64, 500, 2048, 2049, 4096, 4097 };
+    int from[2], to[2], kind = (int)(gct_random(random) % 6), alone = kind == 4;
+    for (int k = 0; k < size * size; k++)
+        v->sent[k / size][k % size] = alone ? 0 : sizes[gct_random(random) % COUNT(sizes)];
+    memcpy(v->got, v->sent, sizeof v->got);
+    for (int i = 0; i < 2; i++) {
+        from[i] = i > 0 && kind % 2 ? from[0] : (int)(gct_random(random) % (uint64_t)size);
+        to[i] = i > 0 && kind % 2 == 0 ? to[0] : (int)(gct_random(random) % (uint64_t)size);
+        from[i] = family == SCATTERV ? root : from[i];
+        to[i] = family == GATHERV ? root : to[i];
+        if (from[i] == to[i])
+            from[i] = to[i] = 0;        /* one's own block cannot differ */
+    }
+    size_t *a = &v->got[from[0]][to[0]], *b = &v->got[from[1]][to[1]], was = *a;
+    if (from[0] != to[0] && kind > 3) {
+        bool less = gct_random(random) % 2;
+        *a = less ? 300 : 4100;
+        v->sent[from[0]][to[0]] = less ? 4100 : 300;
+    } else if (from[0] != to[0] && from[1] != to[1] && a != b && kind < 2) {
+        *a = *b;
+        *b = was;
+    } else if (from[0] != to[0] && from[1] != to[1] && a != b && kind == 2 && *a > 0) {
+        --*a;
+        ++*b;
+    } else if (from[0] != to[0]) {
+        *a = sizes[gct_random(random) % COUNT(sizes)];
+    }
+    v->differ = memcmp(v->got, v->sent, sizeof v->got) != 0;
+}
+
+/* Who is told that all went well has what was sent for it. */
+static int try_views(gc_comm *world, const views *v, enum family family, int root)
+{
+    enum { STEP = 4200, TAG = 600 };
+    int rank = gc_rank(world), size = gc_size(world), code;
+    size_t to[RANKS_MAX], from[RANKS_MAX], at[RANKS_MAX];
+    uint8_t *a = gct_buffer(STEP * (size_t)size), *b = gct_buffer(STEP * (size_t)size);
+    for (int k = 0; k < size; k++) {
+        to[k] = v->sent[rank][k];
+        from[k] = v->got[k][rank];
+        at[k] = (size_t)k * STEP;
+        gct_fill(a + at[k], to[k], rank, TAG + k);
+    }
+    if (family == SCATTERV)
+        code = gc_scatterv(world, a, to, at, b + at[root], from[root], root);
+    else if (family == GATHERV)
+        code = gc_gatherv(world, a + at[root], to[root], b, from, at, root);
+    else
+        code = gc_alltoallv(world, a, to, at, b, from, at);
+    gct_require(code == GC_OK || (code == GC_ERR_MISMATCH && v->differ), "%s", gc_strerror(code));
+    for (int k = 0; k < size && code == GC_OK && (family != GATHERV || rank == root); k++) {
+        if (from[k] == 0 || (family == SCATTERV && k != root))
+            continue;
+        gct_require(from[k] == v->sent[k][rank], "collective %d, root %d: %zu bytes of %d, which sent %zu", family, root, from[k],
+                    k, v->sent[k][rank]);
+        gct_require(!gct_check(b + at[k], from[k], k, TAG + rank), "collective %d, root %d: block of %d", family, root, k);
+    }
+    gct_require(!gct_buffer_free(a) && !gct_buffer_free(b), "overrun");
+    return 0;
+}
+
+typedef struct rounds { uint64_t seed; int n; } rounds;
+
+static int sizes_apart(gc_comm *world, int rank, int size, void *arg)
+{
+    const rounds *r = arg;
+    uint64_t random = r->seed;
+    views v;
+    (void)rank;
+    for (int i = 0; i < r->n; i++)
+        for (int family = 0; family < FAMILIES; family++) {
+            int root = (int)(gct_random(&random) % (uint64_t)size);
+            views_draw(&v, size, (enum family)family, root, &random);
+            GCT_TRY(try_views(world, &v, (enum family)family, root));
+            gct_ok(gc_barrier(world));
+        }
+    return 0;
+}
+
+static void test_sizes_apart(void **state)
+{
+    static const int ranks[] = { 4, 6, 9, 16 };
+    rounds r = { .seed = gct_seed() };
+    (void)state;
+    print_message("GCT_SEED=%llu\n", (unsigned long long)r.seed);
+    for (int i = 0; i < 2 * COUNT(ranks); i++) {
+        const gct_spec spec = { .ranks = ranks[i / 2], .sites = 2 + i % 2, .ranks_per_host = 1 + i % 3, .time_limit = 100,
+                                .unwitnessed = true };      /* as above */
+        r.n = gct_simulated(&spec) ? 60 : 4;
+        assert_int_equal(0, gct_job(&spec, sizes_apart, &r));
+    }
+}
+
 static void test_mismatch(void **state)
 {
     static const int ranks[] = { 2, 3, 5, 8, 16 };
@@ -738,14 +859,6 @@ static void test_mismatch(void **state)
 }
 
 /* ---- wrong arguments --------------------------------------------------------------------------------------------- */
-
-#define REFUSES(call) \
-    do { \
-        char text_[200] = ""; \
-        int refused_ = (call); \
-        gct_require(refused_ == GC_ERR_ARG, "%s: %s", #call, gc_strerror(refused_)); \
-        gct_require(gc_last_error(world, NULL, text_, sizeof text_) == GC_ERR_ARG && text_[0], "no text"); \
-    } while (0)
 
 /* What is wrong at this rank alone; nobody waits for anybody. */
 static int wrong_arguments(gc_comm *world, int rank, int size, void *arg)
@@ -877,7 +990,8 @@ int main(void)
         cmocka_unit_test(test_every_root), cmocka_unit_test(test_every_size), cmocka_unit_test(test_algorithms),
         cmocka_unit_test(test_reordered),  cmocka_unit_test(test_trees),      cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_pair_without),
+        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_pair_without), cmocka_unit_test(test_sizes_apart),
+        cmocka_unit_test(test_kept),
     };
     return cmocka_run_group_tests_name("blocks", tests, NULL, NULL);
 }

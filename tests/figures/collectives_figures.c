@@ -46,24 +46,22 @@ static const bounds_net nets[] = {
 };
 enum { NETS = sizeof nets / sizeof *nets };
 
-/* Why a cell may be over its budget; the first one that fits. What is over and has none is marked (?). */
+/* Why a cell may be over its budget: the first one that fits. The page explains them. What is over and has none is marked (?). */
 #define ON(op) (1u << BOUNDS_##op)
+enum reason_net { ON_ALL, ON_UPLINKS, IN_TURN, WITH_HEADERS };      /* WITH_HEADERS: it would be within, if all were counted */
 static const struct reason {
-    char        mark;
-    unsigned    ops;
-    bool        is_long, headers;       /* headers: it is within the budget, if all headers are counted */
-    const char *text;
+    char            mark;
+    unsigned        ops;
+    bool            is_long;
+    enum reason_net net;
+    const char     *text;
 } reasons[] = {
-    { 'h', ~0u, false, true,
-      "shared uplinks: within the budget, if the bound counted a header of 48 bytes for each message that must share an uplink" },
-    { 'p', ON(ALLGATHER) | ON(ALLGATHERV) | ON(ALLTOALL) | ON(ALLTOALLV) | ON(REDUCE_SCATTER) | ON(REDUCE_SCATTER_BLOCK),
-      false, false,
-      "shared uplinks: what all clusters send meets there, and the last message waits for all others" },
-    { 'n', ON(ALLGATHER) | ON(ALLGATHERV), true, false,
-      "large clusters: one rank sends its cluster's blocks to each of its many neighbours and to the other clusters, and its NIC "
-      "keeps the link waiting" },
-    { 's', ON(SCAN) | ON(EXSCAN), true, false,
-      "ranks in turn: each vector goes to every cluster, through one rank's NIC at either end; the bound leaves that out" },
+    { 'h', ~0u, false, WITH_HEADERS, "shared uplinks: the headers" },
+    { 'o', ON(ALLTOALL) | ON(ALLTOALLV) | ON(REDUCE_SCATTER) | ON(REDUCE_SCATTER_BLOCK), false, ON_UPLINKS,
+      "shared uplinks: the order of messages" },
+    { 's', ON(ALLTOALLV), false, ON_ALL, "large clusters: sizes that are told first" },
+    { 'w', ON(SCAN) | ON(EXSCAN), true, IN_TURN, "ranks in turn: windows" },
+    { 'v', ON(BCAST) | ON(REDUCE) | ON(ALLREDUCE) | ON(SCAN) | ON(EXSCAN), true, ON_ALL, "large clusters: vectors within them" },
 };
 enum { REASONS = sizeof reasons / sizeof *reasons };
 
@@ -146,13 +144,25 @@ static void measure_all(results *r)
 
 static double ms(int64_t ns) { return (double)ns / 1e6; }
 
+static bool fits(const struct reason *r, const bounds_net *net, const bounds_cell *c)
+{
+    if (r->is_long != (c->bytes > SHORT) || !(r->ops >> c->op & 1)) {
+        return false;
+    }
+    switch (r->net) {
+    case ON_ALL:       return true;
+    case ON_UPLINKS:   return net->uplinks;
+    case IN_TURN:      return net->cyclic;
+    case WITH_HEADERS: return (double)bounds_warm(c) <= (r->is_long ? 1.05 : 1.02) * (double)bounds_with_headers(net, c);
+    }
+    return false;
+}
+
 /* Of a cell that is over its budget. */
 static char why(const bounds_net *net, const bounds_cell *c)
 {
-    bool is_long = c->bytes > SHORT;
-    bool headers = (double)bounds_warm(c) <= (is_long ? 1.05 : 1.02) * (double)bounds_with_headers(net, c);
     for (int i = 0; i < REASONS; i++) {
-        if (reasons[i].ops >> c->op & 1 && (reasons[i].headers ? headers : reasons[i].is_long == is_long)) {
+        if (fits(&reasons[i], net, c)) {
             return reasons[i].mark;
         }
     }

@@ -515,6 +515,19 @@ static void op_state(fuzz *f)
     k.flags = choice & 1 ? GCI_FLAG_STARVED : choice & 2 && !f->honest ? GCI_FLAG_BYE : 0;
     if (choice & 4 && !f->honest)
         k.flags |= GCI_FLAG_RESUME;
+    if (choice & 8) {
+        k.flags |= GCI_FLAG_LESS;
+        k.tag = choice;
+        k.window = choice >> 4;
+    }
+    gci_pair *pair = f->p.w.p2p->pair[PEER_RANK];
+    if (choice & 16 && pair) {          /* the peer is to have less, and perhaps says at once that it knows */
+        peer_inside(&f->p);
+        gci_recall(f->p.w.p2p, pair, pair->share / 2);
+        peer_outside(&f->p);
+        k.flags |= choice & 32 && !f->honest ? GCI_FLAG_KNOWN : 0;
+        k.context = pair->recalls;
+    }
     if (speaks(f))
         say(f, &k);
 }

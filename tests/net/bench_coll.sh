@@ -287,7 +287,7 @@ within_a_site() { # in turns; the ratio is to the faster of the MPIs, of each ro
                     line=$(grid "$op" $bytes) || { lost "$name"; break; }
                     cut -d' ' -f2 <<<"$line" >>"$work/lan.gridcomm"
                     for m in $chosen; do
-                        case $m in *-*) continue ;; esac
+                        case $m in *-han | *-smp) continue ;; esac
                         line=$(mpi "$m" "$op" $bytes "$TIMES") || line='- nan'
                         cut -d' ' -f2 <<<"$line" >>"$work/lan.$m"
                     done

@@ -188,6 +188,7 @@ struct sim_segment {
     sim_segment *next;
     enum sim_segment_kind kind;
     int       hop;
+    int64_t   first;            /* when its first byte can be on the next link */
     size_t    bytes, taken;     /* taken: read by the application */
     uint8_t   data[];
 };

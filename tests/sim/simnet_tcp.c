@@ -149,6 +149,8 @@ static void sim_hop_fire(sim *s, sim_event *e)
     bool sharing = s->tuning.planted != SIM_PLANT_NO_NIC_SHARING;
     int64_t begin = l->free_at > s->now && sharing ? l->free_at : s->now, end = begin + sim_wire_time(s, l, seg->bytes);
     int64_t latency = s->tuning.planted == SIM_PLANT_NO_LATENCY ? 0 : hop->latency, at;
+    /* A fast link is claimed late, for as long as it takes; the first byte is through it when it has come. */
+    seg->first = seg->hop == 0 || begin > s->now ? begin : seg->first;
     l->free_at = end;
     l->bytes += sim_wire_bytes(s, seg->bytes);
     if (l->limit && seg->bytes) {
@@ -161,7 +163,8 @@ static void sim_hop_fire(sim *s, sim_event *e)
     if (++seg->hop < p->path.hops) {
         /* The last byte must not leave the next link before it has come: it may begin when its first byte comes, or so much later. */
         int64_t last = end + latency - sim_wire_time(s, p->path.hop[seg->hop].link, seg->bytes);
-        at = begin + latency > last ? begin + latency : last;
+        seg->first += latency;
+        at = seg->first > last ? seg->first : last;
     } else {
         e->fire = sim_deliver_fire;
         at = end + latency + (s->tuning.jitter ? (int64_t)(sim_random(s) % (uint64_t)s->tuning.jitter) : 0);

@@ -90,10 +90,8 @@ static bool named(const char *list, const char *name)
 }
 
 /* What takes too long today, and at most how much: an uneven alltoall has asked for sizes before its bundles leave, which takes
- * 50 us; a scan whose ranks ignore the clusters. */
-static const struct { enum bounds_op op; size_t bytes; double most; } known[] = {
-    { BOUNDS_ALLTOALLV, SHORT, 1.022 }, { BOUNDS_SCAN, LONG, 1.25 }
-};
+ * 50 us. */
+static const struct { enum bounds_op op; size_t bytes; double most; } known[] = { { BOUNDS_ALLTOALLV, SHORT, 1.022 } };
 
 static bool is_known(const bounds_cell *cell)
 {

@@ -662,6 +662,10 @@ static void deliver(checker *c, int from, int32_t a, int to, int32_t b)
         FAIL(c, "rank %d step %d sends %zu bytes, rank %d step %d receives %zu", from, a, send->bytes, to, b, recv->bytes);
         return;
     }
+    if (send->sizes != recv->sizes) {
+        FAIL(c, "rank %d step %d and rank %d step %d have other sizes in their bundle", from, a, to, b);
+        return;
+    }
     map *data = &c->scratch;
     map_get(&c->rank[from].buffer[send->from], send->from_at, send->bytes, data);
     for (int32_t i = 0; i < data->runs; i++)

@@ -321,6 +321,118 @@ static void starving_stays_within_the_budget(void **state)
     stop(p);
 }
 
+static gci_pair *pair_of(peer *p) { return p->w.p2p->pair[PEER_RANK]; }
+
+/* Takes back what was lent beyond `keep`. */
+static void recall(peer *p, size_t keep)
+{
+    peer_inside(p);
+    gci_recall(p->w.p2p, pair_of(p), keep);
+    peer_outside(p);
+    peer_run(p);
+}
+
+static gci_packet known(const peer *p, uint32_t which)
+{
+    gci_packet k = peer_packet(p, GCI_STATE);
+    k.flags = GCI_FLAG_KNOWN;
+    k.context = which;
+    return k;
+}
+
+/* A window that is made smaller: what the peer was told before holds until it says that it knows. */
+static void a_smaller_window_is_told(void **state)
+{
+    (void)state;
+    enum { KEEP = 16384 };
+    for (int knows = 0; knows < 2; knows++) {
+        peer *p = start();
+        size_t before = p->heard.window * 1024u, left = p->w.p2p->room_left;
+        assert_true(before > 3 * KEEP);
+        recall(p, KEEP);
+        const gci_packet *less = last_said(p, GCI_STATE);
+        assert_true(less->flags == GCI_FLAG_LESS && less->tag == 1 && less->window == KEEP / 1024);
+        recall(p, KEEP / 2);            /* one at a time */
+        assert_true(last_said(p, GCI_STATE) == less && pair_of(p)->share == KEEP);
+        gci_packet k = known(p, 2);     /* of what it has not been told */
+        say(p, &k);
+        assert_true(p->w.p2p->room_left == left);
+        k = known(p, 1);
+        if (knows) {
+            say(p, &k);
+            assert_true(p->w.p2p->room_left == left + before - KEEP);
+            say(p, &k);
+            assert_true(p->w.p2p->room_left == left + before - KEEP);
+        }
+        k = envelope(p, 2 * KEEP, 2 * KEEP);
+        say(p, &k);
+        assert_true(knows ? link_is_closed(p) : peer_linked(p));
+        if (!knows) {                   /* held beyond what it is to have: that comes back when it is consumed */
+            k = known(p, 1);
+            say(p, &k);
+            assert_true(p->w.p2p->room_left == left + before - 2 * KEEP && pair_of(p)->room == 2 * KEEP);
+            assert_done(receive(p, 2 * KEEP), GC_OK, 2 * KEEP);
+            assert_true(p->w.p2p->room_left == left + before - KEEP && pair_of(p)->room == KEEP);
+        }
+        stop(p);
+    }
+}
+
+/* It says that it knows before what it had begun is there: that has its room. */
+static void an_envelope_under_way_keeps_its_room(void **state)
+{
+    (void)state;
+    enum { KEEP = 16384 };
+    peer *p = start();
+    recall(p, KEEP);
+    gci_packet k = envelope(p, 2 * KEEP, 2 * KEEP);
+    p->hold = true;
+    peer_say(p, &k);
+    peer_release(p, GCI_HEADER_BYTES + 10);
+    peer_run(p);
+    peer_wire(p)->ended = true;
+    peer_run(p);
+    peer_run(p);
+    assert_true(link_is_closed(p) && pair_of(p)->incoming);
+    p->hold = false;
+    peer_connect(p);
+    peer_run(p);
+    peer_resume(p);
+    peer_run(p);
+    const gci_packet *less = last_said(p, GCI_STATE);
+    assert_true(less->flags == GCI_FLAG_LESS && less->tag == 1);        /* said again */
+    k = known(p, 1);
+    say(p, &k);
+    assert_true(pair_of(p)->incoming && !pair_of(p)->recalled && pair_of(p)->room == 2 * KEEP);
+    stop(p);
+}
+
+/* The peer has made its window smaller: this rank says so, and no chunk that was passed by that news makes it larger again. */
+static void a_smaller_window_is_known(void **state)
+{
+    (void)state;
+    peer *p = start();
+    gci_packet k = peer_packet(p, GCI_STATE);
+    assert_int_equal(pair_of(p)->window, p->window * 1024u);
+    k.flags = GCI_FLAG_LESS;
+    k.tag = 7;
+    k.window = 3;
+    say(p, &k);
+    const gci_packet *answer = last_said(p, GCI_STATE);
+    assert_true(answer->flags == GCI_FLAG_KNOWN && answer->context == 7);
+    assert_int_equal(pair_of(p)->window, 3 * 1024);
+    for (uint32_t i = 6; i <= 7; i++) {
+        k = peer_packet(p, GCI_CHUNK);
+        k.seq = 5;                      /* of nothing */
+        k.length = 1;
+        k.context = i;
+        say(p, &k);
+        assert_int_equal(pair_of(p)->window, i == 6 ? 3 * 1024 : p->window * 1024u);
+    }
+    assert_true(peer_linked(p));
+    stop(p);
+}
+
 /* ---- attacks on messages -------------------------------------------------------------------------------------- */
 
 /* A rendezvous that has been matched and granted, of which nothing more has come. */
@@ -1040,6 +1152,9 @@ int main(void)
         cmocka_unit_test(envelope_without_credit),
         cmocka_unit_test(payload_beyond_the_window),
         cmocka_unit_test(starving_stays_within_the_budget),
+        cmocka_unit_test(a_smaller_window_is_told),
+        cmocka_unit_test(an_envelope_under_way_keeps_its_room),
+        cmocka_unit_test(a_smaller_window_is_known),
         cmocka_unit_test(chunk_at_the_wrong_offset),
         cmocka_unit_test(chunks_in_any_order),
         cmocka_unit_test(chunk_beyond_the_message),

@@ -371,6 +371,13 @@ static bool drop_copy(job *j, int r, int32_t i)
     return !lies_there(j, r, i) && drop_if(j, r, i, GCI_STEP_COPY);
 }
 
+static bool other_sizes(job *j, int r, int32_t i)
+{
+    gci_step *s = step_at(j, r, i);
+    s->sizes ^= 1;
+    return is_message(s);
+}
+
 static void grow_schedule(gci_sched *s, int32_t waits)
 {
     gci_step *step = gci_realloc(&env, s->step, ((size_t)s->steps + 1) * sizeof *step);
@@ -816,6 +823,7 @@ static const struct { const char *name; fault_fn *plant; const char *says; } fau
     { "a wrong peer", other_peer, MET "|" WRONG "|" ORDER "|circle" },
     { "two peers are swapped", swap_peers, MET "|" WRONG "|" ORDER "|circle" },
     { "a message to oneself", to_oneself, "peer" },
+    { "a message that bears other sizes", other_sizes, "have other sizes" },
     { "no such peer", no_such_peer, "peer" },
     { "written at a wrong offset", write_elsewhere, "writes outside|belongs to no block|" ORDER "|" WRONG },
     { "read at a wrong offset", read_elsewhere, "reads outside|" ORDER "|" WRONG },

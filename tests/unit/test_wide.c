@@ -19,7 +19,8 @@ enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        BUNDLE = 4096,           /* bytes: of a block that scatter and gather bundle, at most; */
        BUNDLE_ALL = 2048,       /* alltoall, if clusters have at least as many ranks as there are clusters, and */
        BUNDLES_ALL = 4 << 20,   /* so much room for what goes from one to another */
-       SHORT = 512 };           /* bytes: of vectors that need not associate, at most */
+       SHORT = 512,             /* bytes: of vectors that need not associate, at most; and of a piece of one with many parts, at least, */
+       CUTS = 64 };             /* which is not of more pieces than these, or those that it were anyway */
 
 static gci_env env;
 static uint64_t random_state;
@@ -147,9 +148,23 @@ static size_t segment_of(const job_spec *j)
     return j->segment == 0 ? SIZE_MAX : j->segment < elem ? elem : j->segment - j->segment % elem;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of the cluster that has the most parts a message is as long as a segment, if pieces do not become too small or too many. */
 static int vector_pieces(const job_spec *j)
 {
-    return j->bytes == 0 || j->segment == 0 || j->coll == GCI_BARRIER ? 1 : (int)((j->bytes + segment_of(j) - 1) / segment_of(j));
+    size_t parts = 1;
+    if (j->bytes == 0 || j->segment == 0 || j->coll == GCI_BARRIER)
+        return 1;
+    for (int k = 0; k < j->clusters->clusters && gci_coll_reduces(j->coll); k++)
+        parts = larger(parts, (size_t)parts_of(j, k));
+    job_spec cut = *j;
+    size_t most = larger(larger(j->segment / parts, j->bytes / CUTS), SHORT);
+    cut.segment = j->segment < most ? j->segment : most;
+    return (int)((j->bytes + segment_of(&cut) - 1) / segment_of(&cut));
 }
 
 /* The blocks of cluster k, near ranks' together if any order will do: as many whole ones as fit into a segment go together,

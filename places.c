@@ -1,0 +1,317 @@
+/* places.c: who stands where in a collective between clusters, and what lies between those of one (pure).
+ * SPDX-License-Identifier: MIT
+ *
+ * Who is the top of a cluster: the root in its own; else its coordinator, the lowest rank; else, where every pair of clusters
+ * has messages of its own (alltoall, reduce_scatter, what comes in of an allgather), one of its members per other cluster,
+ * so that no rank has to take or give what its whole cluster sends or gets.
+ *
+ * Trees within a cluster go by racks and hosts (local.c), with the top as their root.
+ */
+#include "gridcomm_int.h"
+
+#include <stdlib.h>
+
+enum { PLACES_STREAM = 4,           /* segments of a vector, more than which are many */
+       PLACES_TOP_BYTES = 512 * 1024 };    /* of a vector for each top at least: less fits the window of one connection */
+
+struct gci_wide_tree {
+    struct gci_wide_tree *next;
+    int                   place;
+    enum gci_wide_shape   shape;
+    gci_local_node        node;
+    gci_places            child[];
+};
+
+GCI int gci_wide_rank(const gci_wide *w, int place)
+{
+    return w->member[place];
+}
+
+GCI int gci_wide_size(const gci_wide *w, int cluster)
+{
+    return w->s->first[cluster + 1] - w->s->first[cluster];
+}
+
+/* Messages of two ranks meet in the order in which they are posted (their numbers only name early grants), which must be that of
+ * the list: each waits for all for which the one before it waited. So a message that can go at once must not stand behind one
+ * that comes from far, if it goes the same way. */
+static int32_t places_queue(gci_wide *w, int32_t *queue, int32_t after)
+{
+    if (w->joined.a != *queue || w->joined.b != after) {
+        w->joined.a = *queue;
+        w->joined.b = after;
+        w->joined.both = gci_emit_both(w->b, *queue, after);
+    }
+    return *queue = w->joined.both;
+}
+
+GCI int32_t gci_wide_send(gci_wide *w, int rank, gci_spot from, size_t bytes, int32_t after)
+{
+    return gci_emit_send(w->b, rank, from, bytes, places_queue(w, &w->queue[2 * rank], after));
+}
+
+GCI int32_t gci_wide_recv(gci_wide *w, int rank, gci_spot to, size_t bytes, int32_t after)
+{
+    return gci_emit_recv(w->b, rank, to, bytes, places_queue(w, &w->queue[2 * rank + 1], after));
+}
+
+GCI size_t gci_wide_longest(const gci_wide *w)
+{
+    int longest = 0;
+    for (int k = 0; k < w->s->clusters; k++)
+        longest = gci_wide_size(w, k) > longest ? gci_wide_size(w, k) : longest;
+    return (size_t)longest;
+}
+
+/* ---- the local tree ------------------------------------------------------------------------------------------------ */
+
+/* The place of the member of `cluster` that deals with cluster `with`; its coordinator if that is itself. They are a group
+ * apart, so that trees with different tops have nearly the same groups, and messages of one do not wait for those of many. How
+ * far `with` is decides, not its number: so clusters send in different orders, and no two to one all the time. */
+GCI int gci_wide_top(const gci_wide *w, int cluster, int with)
+{
+    int first = w->s->first[cluster], size = gci_wide_size(w, cluster), group = gci_local_group(size, 0);
+    if (w->root_place >= first && w->root_place < first + size)
+        return w->root_place;
+    int far = (with - cluster + w->s->clusters) % w->s->clusters;
+    return first + (far * group + far * group / size) % size;
+}
+
+GCI int gci_wide_coordinator(const gci_wide *w, int cluster)
+{
+    return gci_wide_top(w, cluster, cluster);
+}
+
+/* The first place behind the host that stands at `place`, or the end of its cluster. */
+static int places_next_host(const gci_wide *w, int place, int end)
+{
+    const int32_t *host = w->s->topo->of;
+    int next = place + 1;
+    while (next < end && host[w->member[next]] == host[w->member[place]])
+        next++;
+    return next;
+}
+
+/* The top of every `turn`-th segment of a long vector: the first on a host of its own; of turn 0 the coordinator. */
+GCI int gci_wide_turn_top(const gci_wide *w, int cluster, int turn)
+{
+    int end = w->s->first[cluster + 1], coordinator = gci_wide_coordinator(w, cluster), place = w->s->first[cluster];
+    const int32_t *host = w->s->topo->of;
+    for (int others = 0; turn > 0; place = places_next_host(w, place, end))
+        if (host[w->member[place]] != host[w->member[coordinator]] && ++others == turn)
+            return place;
+    return coordinator;
+}
+
+/* In many segments a vector takes as long as the busiest NIC, in few as long as the tree is deep. */
+GCI enum gci_wide_shape gci_wide_vectors(const gci_wide *w)
+{
+    return gci_segments(w->call, w->call->bytes) > PLACES_STREAM ? GCI_WIDE_STREAMS : GCI_WIDE_VECTORS;
+}
+
+/* How many tops share a vector: so long ones use the NICs of several hosts, and more windows than one. */
+GCI int gci_wide_turns(const gci_wide *w)
+{
+    size_t turns = gci_min(w->call->bytes / PLACES_TOP_BYTES, GCI_WIDE_TOPS);
+    for (int k = 0; k < w->s->clusters; k++) {
+        size_t hosts = 0;
+        for (int place = w->s->first[k]; place < w->s->first[k + 1]; place = places_next_host(w, place, w->s->first[k + 1]))
+            hosts++;
+        turns = gci_min(turns, hosts);
+    }
+    return turns > 1 && w->near_together ? (int)turns : 1;
+}
+
+/* A member of the own cluster in a tree of it. */
+GCI gci_local_node gci_wide_local_at(gci_wide *w, int place, int top, enum gci_wide_shape shape)
+{
+    int first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
+    gci_wide_tree *t = w->trees;
+    while (t && (t->node.top != top || t->shape != shape || t->place != place))
+        t = t->next;
+    if (t)
+        return t->node;
+    t = gci_alloc(w->env, sizeof *t + (size_t)(end - first + 1) * sizeof *t->child);
+    if (!t) {
+        w->hungry = true;
+        if (w->b)
+            w->b->error = GC_ERR_NOMEM;    /* so no stream begins with this */
+        return (gci_local_node){ .top = top, .parent = -1, .first = place, .end = place + 1 };
+    }
+    *t = (gci_wide_tree){ .next = w->trees, .place = place, .shape = shape, .node.child = t->child };
+    (shape == GCI_WIDE_STREAMS ? gci_local_stream_at : gci_local_node_at)(w->cut[shape], first, end, place, top, &t->node);
+    w->trees = t;
+    return t->node;
+}
+
+GCI gci_local_node gci_wide_local(gci_wide *w, int top, enum gci_wide_shape shape)
+{
+    return gci_wide_local_at(w, w->place, top, shape);
+}
+
+GCI void gci_wide_pass_down(gci_wide *w, const gci_local_node *n, gci_spot at, size_t bytes, int32_t after)
+{
+    for (int i = 0; i < n->children; i++)
+        gci_wide_send(w, gci_wide_rank(w, n->child[i].first), at, bytes, after);
+}
+
+/* A message goes down: from the parent, or what is here `after` at the top, to the children. Returns when it is here. */
+GCI int32_t gci_wide_down(gci_wide *w, const gci_local_node *n, gci_spot at, size_t bytes, int32_t after)
+{
+    if (n->parent >= 0)
+        after = gci_wide_recv(w, gci_wide_rank(w, n->parent), at, bytes, after);
+    gci_wide_pass_down(w, n, at, bytes, after);
+    return after;
+}
+
+/* ---- blocks -------------------------------------------------------------------------------------------------------- */
+
+/* The next piece of the blocks of places up to `end`; the first one follows an empty one. */
+GCI bool gci_wide_next(const gci_wide *w, const gci_blocks *blocks, int end, gci_wide_piece *p)
+{
+    size_t segment = gci_segment_at(w->call, SIZE_MAX, 1), bytes = 0;
+    int place = p->end;
+    if (p->bytes > 0 && p->end == p->first + 1 && p->at + p->bytes < gci_block_bytes(blocks, gci_wide_rank(w, p->first))) {
+        size_t at = p->at + p->bytes;
+        *p = (gci_wide_piece){ p->first, p->end, at, gci_min(gci_block_bytes(blocks, gci_wide_rank(w, p->first)) - at, segment) };
+        return true;
+    }
+    while (place < end && gci_block_bytes(blocks, gci_wide_rank(w, place)) == 0)
+        place++;
+    *p = (gci_wide_piece){ place, place, 0, 0 };
+    while (p->end < end && (bytes = gci_block_bytes(blocks, gci_wide_rank(w, p->end))) <= segment - p->bytes) {
+        p->bytes += bytes;
+        p->end++;
+    }
+    if (p->bytes == 0 && p->first < end)
+        *p = (gci_wide_piece){ place, place + 1, 0, segment };
+    return p->bytes > 0;
+}
+
+/* How much of a place's block is in a piece. */
+GCI size_t gci_wide_part_bytes(const gci_wide *w, const gci_blocks *blocks, const gci_wide_piece *p, int place)
+{
+    return p->end == p->first + 1 ? p->bytes : gci_block_bytes(blocks, gci_wide_rank(w, place));
+}
+
+/* A stretch of the blocks of a piece that lie one after another; *next: where the one behind it begins. Returns its bytes. */
+static size_t places_run(const gci_wide *w, const gci_blocks *blocks, const gci_wide_piece *p, int *next, size_t *at)
+{
+    size_t bytes = 0;
+    *at = 0;
+    for (; *next < p->end; ++*next) {
+        int rank = gci_wide_rank(w, *next);
+        size_t own = gci_wide_part_bytes(w, blocks, p, *next), own_at = gci_block_at(blocks, rank) + p->at;
+        if (own > 0 && bytes > 0 && own_at != *at + bytes)
+            break;
+        if (own > 0 && bytes == 0)
+            *at = own_at;
+        bytes += own;
+    }
+    return bytes;
+}
+
+/* Does a piece of the blocks in `area` lie in one run? Then *where. */
+GCI bool gci_wide_lies(const gci_wide *w, gci_spot area, const gci_blocks *blocks, const gci_wide_piece *p, gci_spot *where)
+{
+    int next = p->first;
+    size_t at;
+    places_run(w, blocks, p, &next, &at);
+    *where = gci_spot_at(area, at);
+    return next == p->end;
+}
+
+/* Copies a piece from its blocks in `area` to `packed`, or back. Returns when that is done. */
+GCI int32_t gci_wide_move(gci_wide *w, gci_spot area, const gci_blocks *blocks, const gci_wide_piece *p, gci_spot packed,
+                          bool back, int32_t after)
+{
+    for (int next = p->first; next < p->end; ) {
+        size_t at, bytes = places_run(w, blocks, p, &next, &at);
+        gci_spot block = gci_spot_at(area, at);
+        after = gci_emit_copy(w->b, back ? block : packed, back ? packed : block, bytes, after);
+        packed = gci_spot_at(packed, bytes);
+    }
+    return after;
+}
+
+/* ---- who stands where ------------------------------------------------------------------------------------------------ */
+
+static bool places_is_rooted(enum gci_coll coll)
+{
+    return coll == GCI_BCAST || coll == GCI_SCATTER || coll == GCI_GATHER || coll == GCI_REDUCE;
+}
+
+/* Is it free in which order ranks meet? Then near ones stand together. */
+static bool places_is_free(const gci_call *call)
+{
+    bool scan = call->coll == GCI_SCAN || call->coll == GCI_EXSCAN, barrier = call->coll == GCI_BARRIER;
+    return barrier || !gci_coll_reduces(call->coll) || (!scan && call->commutative && call->associative && !call->canonical);
+}
+
+static int places_compare(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return x[0] < y[0] ? -1 : x[0] > y[0];
+}
+
+/* Bytes of a message that all members of a cluster get, about. */
+static size_t places_message(const gci_call *call)
+{
+    bool blocks = call->coll == GCI_ALLGATHER;
+    size_t bytes = blocks ? gci_blocks_bytes(&call->recv, 0, call->ranks) / (size_t)call->clusters->clusters : call->bytes;
+    return gci_segment_at(call, bytes, 1);
+}
+
+/* Who stands where, and what lies between those of the own cluster. */
+GCI int gci_wide_begin(gci_wide *w, gci_env *env, const gci_call *call)
+{
+    const gci_clusters *s = call->clusters;
+    const gci_topo *topo = s->topo;
+    size_t n = (size_t)call->ranks;
+    int32_t *block = gci_alloc(env, (3 + GCI_WIDE_SHAPES) * n * sizeof *block);
+    *w = (gci_wide){ .env = env, .call = call, .s = s, .mine = s->of[call->rank], .root_place = -1, .queue = block,
+                     .joined = { GCI_NO_STEP, GCI_NO_STEP, GCI_NO_STEP } };
+    if (!block)
+        return GC_ERR_NOMEM;
+    w->member = block + 2 * n;
+    for (size_t shape = 0; shape < GCI_WIDE_SHAPES; shape++)
+        w->cut[shape] = block + (3 + shape) * n;
+    for (size_t i = 0; i < 2 * n; i++)
+        w->queue[i] = GCI_NO_STEP;
+    memcpy(w->member, s->member, n * sizeof *w->member);
+    for (int k = 0; k < s->clusters && places_is_free(call); k++) {
+        int first = s->first[k], size = gci_wide_size(w, k);
+        for (int i = 0; i < size; i++)
+            w->member[first + i] = topo->place[s->member[first + i]];
+        qsort(w->member + first, (size_t)size, sizeof *w->member, places_compare);
+        for (int i = 0; i < size; i++)
+            w->member[first + i] = topo->order[w->member[first + i]];
+    }
+    w->ranks_are_places = true;
+    w->near_together = places_is_free(call);
+    for (int place = 0; place < call->ranks; place++) {
+        w->ranks_are_places &= w->member[place] == place;
+        if (w->member[place] == call->rank)
+            w->place = place;
+        if (w->member[place] == call->root && places_is_rooted(call->coll))
+            w->root_place = place;
+    }
+    int first = s->first[w->mine], end = s->first[w->mine + 1];
+    gci_local_cuts(topo, w->member, first, end, w->cut[GCI_WIDE_STREAMS]);
+    for (int shape = GCI_WIDE_BLOCKS; shape < GCI_WIDE_STREAMS; shape++)
+        memcpy(&w->cut[shape][first], &w->cut[GCI_WIDE_STREAMS][first], (size_t)(end - first) * sizeof *block);
+    gci_local_groups(first, end, 0, w->cut[GCI_WIDE_BLOCKS]);
+    gci_local_groups(first, end, places_message(call), w->cut[GCI_WIDE_VECTORS]);
+    return GC_OK;
+}
+
+GCI void gci_wide_end(gci_wide *w)
+{
+    for (gci_wide_tree *t; (t = w->trees); ) {
+        w->trees = t->next;
+        gci_free(w->env, t);
+    }
+    gci_free(w->env, w->queue);
+    gci_free(w->env, w->offset);
+    gci_free(w->env, w->lists);
+}
