@@ -559,8 +559,8 @@ typedef struct gci_wide {
     size_t             *offset;
     gci_blocks          bundled[2];         /* what goes in bundles of blocks that are sent, and received */
     size_t             *lists;              /* [5 * ranks] of those blocks, and one to count with */
-    const uint8_t      *heard;              /* by the top for a cluster: see wide_listen */
-    size_t              heard_each;
+    const uint8_t      *heard;              /* by the top for a cluster, or its taker: see wide_listen */
+    size_t              heard_each, heard_size;
     int32_t            *queue;              /* [2 * ranks] see places_queue: of sends, and of receives */
     struct { int32_t a, b, both; } joined;  /* the last ones */
 } gci_wide;

@@ -38,6 +38,7 @@
 enum {
     COPY_MAX = 1024,                    /* bytes of payload copied even within a host: cheaper than waiting for the socket */
     WINDOW_FAR = 512 << 10,             /* bytes lent to a peer at another site from the first: its answers take long */
+    FAR_PEERS = 32,                     /* if the pool has that for so many */
     WINDOW_NEAR = 256 << 10,            /* on demand to one at this site, at most, */
     WINDOW_LAST = 4 << 20,              /* and to others */
     KIB = 1024,
@@ -167,7 +168,8 @@ GCI gci_pair *gci_pair_of(gci_p2p *p2p, int peer)
     p->sent_end = &p->sent;
     p->room = p2p->room_first;
     if (p->far_away) {
-        size_t more = gci_min(WINDOW_FAR - gci_min(p->room, WINDOW_FAR), p2p->room_left / 4);
+        size_t some = gci_min(p2p->room_left / 4, p2p->room_all / FAR_PEERS);
+        size_t more = gci_min(WINDOW_FAR - gci_min(p->room, WINDOW_FAR), some);
         p->room += more;
         p2p->room_left -= more;
     }

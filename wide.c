@@ -224,11 +224,11 @@ static void wide_gather(gci_wide *w)
 /* Where not all know all sizes, those who pass bundles on must hear them. So first, within each cluster alone, members tell
  *     scatter, gather    those above them in the tree, unless it is the root:  own block                        8 bytes
  *     alltoall           the top for each other cluster:  sum of what is bundled for that cluster, and hash    8 bytes
- *                                                         what of each rank there is bundled, 0 if nothing    2 bytes each
+ *                        its taker (wide_taker):          what of each rank there is bundled, 0 if nothing    1 or 2 bytes each
  * Nobody waits for an answer. It travels while bundles come from far, or just ahead of the blocks that are to be bundled, so it
  * costs a local latency only to those who must hear before they send: tops of an alltoall. Sizes that do not agree between two
  * ranks are seen where their bundle gets another length, or bears another hash of its sizes (gci_step.sizes). */
-enum { WIDE_OWN_BYTES = 8, WIDE_SUM_BYTES = 8, WIDE_SIZE_BYTES = 2 };
+enum { WIDE_OWN_BYTES = 8, WIDE_SUM_BYTES = 8 };
 
 /* Up to which blocks are bundled. Bundles of an alltoall move within two clusters, at tops that have more than one each if there
  * are fewer ranks than clusters to share them; and must find room. */
@@ -241,10 +241,28 @@ static size_t wide_limit(const gci_wide *w)
     return gci_min(limit, WIDE_BUNDLES / (longest * longest));
 }
 
-/* What a member tells about cluster k. */
-static size_t wide_told_about(const gci_wide *w, int k)
+/* What a size takes that is told: clusters that are large bundle short blocks only. */
+static size_t wide_size_bytes(const gci_wide *w)
 {
-    return k == w->mine || gci_wide_size(w, w->mine) == 1 ? 0 : WIDE_SUM_BYTES + WIDE_SIZE_BYTES * (size_t)gci_wide_size(w, k);
+    return wide_limit(w) <= UINT8_MAX ? 1 : 2;
+}
+
+/* Who in `cluster` hands out what comes bundled from cluster `with`. Uneven blocks have another one for that than the top that
+ * sends, which so need not wait until the sizes of all that will come have passed its NIC. */
+static int wide_taker(const gci_wide *w, int cluster, int with)
+{
+    int first = w->s->first[cluster], size = gci_wide_size(w, cluster), top = gci_wide_top(w, cluster, with);
+    return w->call->even ? top : first + (top - first + size / 2) % size;
+}
+
+/* What a member tells another one, or itself, about cluster k. */
+static size_t wide_told_about(const gci_wide *w, int to, int k)
+{
+    if (k == w->mine || gci_wide_size(w, w->mine) == 1)
+        return 0;
+    if (gci_wide_top(w, w->mine, k) == to)
+        return WIDE_SUM_BYTES;
+    return wide_taker(w, w->mine, k) == to ? wide_size_bytes(w) * (size_t)gci_wide_size(w, k) : 0;
 }
 
 /* How many bytes one member tells another one, or itself: about all clusters below `end`. */
@@ -253,20 +271,21 @@ static size_t wide_told(gci_wide *w, int from, int to, int end)
     size_t bytes = 0;
     if (w->call->coll == GCI_ALLTOALL) {
         for (int k = 0; k < end; k++)
-            bytes += gci_wide_top(w, w->mine, k) == to ? wide_told_about(w, k) : 0;
+            bytes += wide_told_about(w, to, k);
         return bytes;
     }
     gci_local_node n = gci_wide_local_at(w, to, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
     return to != w->root_place && n.children > 0 && from >= n.first && from < n.end ? WIDE_OWN_BYTES : 0;
 }
 
-/* Where the top for cluster k finds what its members have told about that. */
+/* Where the top for cluster k, or its taker, finds what its members have told about that. */
 static void wide_listen(gci_wide *w, int k)
 {
     if (!w->call->heard)
         return;
     w->heard = w->call->heard + wide_told(w, w->place, w->place, k);
     w->heard_each = wide_told(w, w->place, w->place, w->s->clusters);
+    w->heard_size = wide_size_bytes(w);
 }
 
 static const uint8_t *wide_heard(const gci_wide *w, int place)
@@ -351,7 +370,7 @@ static void wide_give(gci_wide *w, int j)
         else if (bytes > 0)
             gci_emit_pend(w->b, wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), to, bytes, GCI_NO_STEP), hash));
     }
-    wide_sign(w, gci_wide_send(w, gci_wide_rank(w, gci_wide_top(w, j, w->mine)), all, total, gci_emit_join(w->b)), sizes);
+    wide_sign(w, gci_wide_send(w, gci_wide_rank(w, wide_taker(w, j, w->mine)), all, total, gci_emit_join(w->b)), sizes);
 }
 
 /* What the row-th rank of cluster i has in a bundle for a member. */
@@ -359,7 +378,8 @@ static size_t wide_bundled_for(const gci_wide *w, int place, int i, int row)
 {
     if (place == w->place || !w->call->heard)
         return gci_block_bytes(&w->bundled[1], gci_wide_rank(w, w->s->first[i] + row));
-    return gci_get16(wide_heard(w, place) + WIDE_SUM_BYTES + WIDE_SIZE_BYTES * row);
+    const uint8_t *sizes = wide_heard(w, place);
+    return w->heard_size == 1 ? sizes[row] : gci_get16(sizes + 2 * row);
 }
 
 /* What comes from cluster i: a row per sender; each member gets a column. at: [rows] where what is next in each row begins. */
@@ -392,12 +412,12 @@ static void wide_deal_out(gci_wide *w, int i, size_t *at, gci_spot all, int32_t 
 
 static void wide_take(gci_wide *w, int i)
 {
-    int top = gci_wide_top(w, w->mine, i), first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
+    int taker = wide_taker(w, w->mine, i), first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
     size_t *at = w->lists + 4 * (size_t)w->call->ranks, total = 0;
     uint32_t sizes = 1;
-    if (w->place != top) {
+    if (w->place != taker) {
         gci_wide_piece column = wide_whole(w, &w->bundled[1], w->s->first[i], w->s->first[i + 1]);
-        wide_recv_blocks(w, top, wide_result, &w->bundled[1], column, w->may_write);
+        wide_recv_blocks(w, taker, wide_result, &w->bundled[1], column, w->may_write);
         return;
     }
     wide_listen(w, i);
@@ -548,28 +568,48 @@ GCI bool gci_wide_asks(const gci_call *call)
     return gci_wide_longest(&w) > 1 && wide_limit(&w) > 0;
 }
 
+/* What is bundled of the block of a place: all or nothing. */
+static size_t wide_short(const gci_wide *w, const gci_blocks *blocks, int place, size_t limit)
+{
+    size_t bytes = gci_block_bytes(blocks, gci_wide_rank(w, place));
+    return bytes <= limit ? bytes : 0;
+}
+
+static void wide_write_sum(const gci_wide *w, int k, size_t limit, uint8_t *told)
+{
+    size_t sum = 0;
+    uint32_t hash = 1;
+    for (int place = w->s->first[k]; place < w->s->first[k + 1]; place++) {
+        size_t bytes = wide_short(w, &w->call->send, place, limit);
+        sum += bytes;
+        hash = wide_hash(hash, bytes);
+    }
+    gci_put32(told, (uint32_t)sum);
+    gci_put32(told + 4, hash);
+}
+
+static void wide_write_sizes(const gci_wide *w, int k, size_t limit, uint8_t *told)
+{
+    for (int place = w->s->first[k]; place < w->s->first[k + 1]; place++) {
+        size_t bytes = wide_short(w, &w->call->recv, place, limit);
+        *told++ = (uint8_t)bytes;
+        if (limit > UINT8_MAX)
+            *told++ = (uint8_t)(bytes >> 8);
+    }
+}
+
 /* What this rank tells one other member. */
 static void wide_write(const gci_wide *w, int to, uint8_t *told)
 {
     size_t limit = wide_limit(w);
-    for (int k = 0; k < w->s->clusters && w->call->coll == GCI_ALLTOALL; k++) {
-        uint8_t *sum = told, *size = told + WIDE_SUM_BYTES;
-        uint32_t hash = 1;
-        if (wide_told_about(w, k) == 0 || gci_wide_top(w, w->mine, k) != to)
-            continue;
-        for (int place = w->s->first[k]; place < w->s->first[k + 1]; place++, size += WIDE_SIZE_BYTES) {
-            size_t out = gci_block_bytes(&w->call->send, gci_wide_rank(w, place));
-            size_t in = gci_block_bytes(&w->call->recv, gci_wide_rank(w, place));
-            out = out <= limit ? out : 0;
-            hash = wide_hash(hash, out);
-            gci_put32(sum, gci_get32(sum) + (uint32_t)out);
-            gci_put32(sum + 4, hash);
-            gci_put16(size, (uint16_t)(in <= limit ? in : 0));
-        }
-        told = size;
-    }
     if (w->call->coll != GCI_ALLTOALL)
         gci_put64(told, w->call->own);
+    for (int k = 0; k < w->s->clusters && w->call->coll == GCI_ALLTOALL; k++) {
+        size_t bytes = wide_told_about(w, to, k);
+        if (bytes > 0)
+            (gci_wide_top(w, w->mine, k) == to ? wide_write_sum : wide_write_sizes)(w, k, limit, told);
+        told += bytes;
+    }
 }
 
 /* NULL: no memory. */
