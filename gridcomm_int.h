@@ -557,10 +557,8 @@ typedef struct gci_wide {
     int32_t             may_write;          /* the step after which the receive buffer may be written */
     gci_blocks          blocks;             /* of reduce_scatter and allgather, with their offsets */
     size_t             *offset;
-    gci_blocks          bundled[2];         /* what goes in bundles of blocks that are sent, and received */
-    size_t             *lists;              /* [5 * ranks] of those blocks, and one to count with */
-    const uint8_t      *heard;              /* by the top for a cluster, or its taker: see wide_listen */
-    size_t              heard_each, heard_size;
+    gci_blocks          bundled;            /* scatter, gather: what goes in bundles */
+    size_t             *lists;              /* [2 * ranks] of it */
     int32_t            *queue;              /* [2 * ranks] see places_queue: of sends, and of receives */
     struct { int32_t a, b, both; } joined;  /* the last ones */
 } gci_wide;
@@ -597,6 +595,23 @@ GCI size_t gci_wide_part_bytes(const gci_wide *, const gci_blocks *, const gci_w
 GCI bool gci_wide_lies(const gci_wide *, gci_spot area, const gci_blocks *, const gci_wide_piece *, gci_spot *where);
 GCI int32_t gci_wide_move(gci_wide *, gci_spot area, const gci_blocks *, const gci_wide_piece *, gci_spot packed, bool back,
                           int32_t after);
+GCI gci_wide_piece gci_wide_whole(const gci_wide *, const gci_blocks *, int first, int end);        /* all these places */
+/* A piece as a message; after: when it is in `area`, or may be written there. Returns when it has left, or is there. */
+GCI int32_t gci_wide_send_blocks(gci_wide *, int place, gci_spot area, const gci_blocks *, gci_wide_piece, int32_t after);
+GCI int32_t gci_wide_recv_blocks(gci_wide *, int place, gci_spot area, const gci_blocks *, gci_wide_piece, int32_t after);
+/* A hash of sizes, one after another; begins with 1. Of uneven blocks, whose sizes the two ranks of a message have from different
+ * calls, the step bears it: so that the same sum does not deceive. */
+GCI uint32_t gci_wide_hash(uint32_t hash, size_t bytes);
+GCI uint32_t gci_wide_sizes(const gci_wide *, const gci_blocks *, int first, int end);
+GCI int32_t gci_wide_sign(gci_wide *, int32_t step, uint32_t sizes);
+/* Blocks of more than `above` bytes each, from rank to rank: those from and to other clusters, or those `here`. */
+GCI void gci_wide_direct(gci_wide *, size_t above, bool here);
+
+/* wide_alltoall.c. How many bytes one member tells another one, or itself, about clusters below `end`, and what. */
+GCI void   gci_wide_alltoall(gci_wide *);
+GCI bool   gci_alltoall_asks(const gci_wide *);                         /* must sizes be told, if they are uneven? */
+GCI size_t gci_alltoall_told(const gci_wide *, int to, int end);
+GCI void   gci_alltoall_tell(const gci_wide *, int to, uint8_t *told);
 
 /* ---- treecoll.c, exchange.c, circulant.c, wide_reduce.c, wide.c: the algorithms (pure) -------------------------- */
 

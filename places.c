@@ -254,6 +254,63 @@ static int places_compare(const void *a, const void *b)
     return x[0] < y[0] ? -1 : x[0] > y[0];
 }
 
+GCI gci_wide_piece gci_wide_whole(const gci_wide *w, const gci_blocks *blocks, int first, int end)
+{
+    gci_wide_piece p = { first, end, 0, 0 };
+    for (int place = first; place < end; place++)
+        p.bytes += gci_block_bytes(blocks, gci_wide_rank(w, place));
+    return p;
+}
+
+/* A hash of the sizes of what is bundled. Begins with 1. */
+GCI uint32_t gci_wide_hash(uint32_t hash, size_t bytes)
+{
+    return (uint32_t)gci_mix((uint64_t)hash << 32 ^ bytes);
+}
+
+/* Of uneven blocks, whose sizes the two ranks of a bundle have from different calls: so that the same sum does not deceive. */
+GCI uint32_t gci_wide_sizes(const gci_wide *w, const gci_blocks *blocks, int first, int end)
+{
+    uint32_t hash = 1;
+    for (int place = first; place < end; place++)
+        hash = gci_wide_hash(hash, gci_block_bytes(blocks, gci_wide_rank(w, place)));
+    return w->call->heard ? hash : 0;
+}
+
+GCI int32_t gci_wide_sign(gci_wide *w, int32_t step, uint32_t sizes)
+{
+    if (!w->b->error && w->call->heard)
+        w->b->out->step[step].sizes = sizes;
+    return step;
+}
+
+GCI int32_t gci_wide_send_blocks(gci_wide *w, int place, gci_spot area, const gci_blocks *blocks, gci_wide_piece p, int32_t after)
+{
+    gci_spot from;
+    if (p.bytes == 0)
+        return after;
+    if (!gci_wide_lies(w, area, blocks, &p, &from)) {
+        from = gci_emit_slot(w->b, p.bytes);
+        after = gci_wide_move(w, area, blocks, &p, from, false, after);
+    }
+    return gci_wide_sign(w, gci_wide_send(w, gci_wide_rank(w, place), from, p.bytes, after),
+                         gci_wide_sizes(w, blocks, p.first, p.end));
+}
+
+/* after: when the blocks may be written. Returns when they are there. */
+GCI int32_t gci_wide_recv_blocks(gci_wide *w, int place, gci_spot area, const gci_blocks *blocks, gci_wide_piece p, int32_t after)
+{
+    gci_spot to;
+    if (p.bytes == 0)
+        return after;
+    uint32_t sizes = gci_wide_sizes(w, blocks, p.first, p.end);
+    if (gci_wide_lies(w, area, blocks, &p, &to))
+        return gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), to, p.bytes, after), sizes);
+    to = gci_emit_slot(w->b, p.bytes);
+    int32_t came = gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), to, p.bytes, GCI_NO_STEP), sizes);
+    return gci_wide_move(w, area, blocks, &p, to, true, gci_emit_both(w->b, came, after));
+}
+
 /* Bytes of a message that all members of a cluster get, about. */
 static size_t places_message(const gci_call *call)
 {

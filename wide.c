@@ -10,78 +10,20 @@
  *
  * Who is the top of a cluster, and how trees run within one, has places.c.
  *
- * Short blocks of scatter, gather and alltoall go together to a cluster, long ones from rank to rank. Which is which, both ranks
- * of a block see; the sizes that those on the way need, where not all know them, are told within each cluster first (gci_ask).
+ * Short blocks of scatter and gather go together to a cluster, long ones from rank to rank. Which is which, both ranks of a block
+ * see; the sizes that those on the way need, where not all know them, are told within each cluster first (gci_ask).
  *
  *                       wide-area messages                  latency             bytes over a link, at most
  *     bcast             (clusters - 1) * segments           L + l               m
  *     allgather         clusters^2 * segments               l + L + l           n m
  *     scatter, gather   clusters - 1; ranks, if long        l + L; L            n m
- *     alltoall          clusters^2;  ranks^2, if long       l + L + l; L        n n' m
+ *     alltoall          see wide_alltoall.c
  */
 #include "gridcomm_int.h"
 
-enum { WIDE_BUNDLE = 4096,          /* bytes of a block up to which blocks for one cluster go together: a header of 48 bytes each
-                                     * is 1 % of it then, as much as it costs to move a bundle within a cluster */
-       WIDE_BUNDLES = 4 << 20 };    /* bytes of what goes together in an alltoall, at most */
-
-/* ---- blocks -------------------------------------------------------------------------------------------------------- */
-
-static gci_wide_piece wide_whole(const gci_wide *w, const gci_blocks *blocks, int first, int end)
-{
-    gci_wide_piece p = { first, end, 0, 0 };
-    for (int place = first; place < end; place++)
-        p.bytes += gci_block_bytes(blocks, gci_wide_rank(w, place));
-    return p;
-}
-
-/* A hash of the sizes of what is bundled. Begins with 1. */
-static uint32_t wide_hash(uint32_t hash, size_t bytes)
-{
-    return (uint32_t)gci_mix((uint64_t)hash << 32 ^ bytes);
-}
-
-/* Of uneven blocks, whose sizes the two ranks of a bundle have from different calls: so that the same sum does not deceive. */
-static uint32_t wide_sizes(const gci_wide *w, const gci_blocks *blocks, int first, int end)
-{
-    uint32_t hash = 1;
-    for (int place = first; place < end; place++)
-        hash = wide_hash(hash, gci_block_bytes(blocks, gci_wide_rank(w, place)));
-    return w->call->heard ? hash : 0;
-}
-
-static int32_t wide_sign(gci_wide *w, int32_t step, uint32_t sizes)
-{
-    if (!w->b->error && w->call->heard)
-        w->b->out->step[step].sizes = sizes;
-    return step;
-}
-
-static int32_t wide_send_blocks(gci_wide *w, int place, gci_spot area, const gci_blocks *blocks, gci_wide_piece p, int32_t after)
-{
-    gci_spot from;
-    if (p.bytes == 0)
-        return after;
-    if (!gci_wide_lies(w, area, blocks, &p, &from)) {
-        from = gci_emit_slot(w->b, p.bytes);
-        after = gci_wide_move(w, area, blocks, &p, from, false, after);
-    }
-    return wide_sign(w, gci_wide_send(w, gci_wide_rank(w, place), from, p.bytes, after), wide_sizes(w, blocks, p.first, p.end));
-}
-
-/* after: when the blocks may be written. Returns when they are there. */
-static int32_t wide_recv_blocks(gci_wide *w, int place, gci_spot area, const gci_blocks *blocks, gci_wide_piece p, int32_t after)
-{
-    gci_spot to;
-    if (p.bytes == 0)
-        return after;
-    uint32_t sizes = wide_sizes(w, blocks, p.first, p.end);
-    if (gci_wide_lies(w, area, blocks, &p, &to))
-        return wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), to, p.bytes, after), sizes);
-    to = gci_emit_slot(w->b, p.bytes);
-    int32_t came = wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), to, p.bytes, GCI_NO_STEP), sizes);
-    return gci_wide_move(w, area, blocks, &p, to, true, gci_emit_both(w->b, came, after));
-}
+/* Bytes of a block up to which blocks for one cluster go together: a header of 48 bytes each is 1 % of it then, as much as it
+ * costs to move a bundle within a cluster. */
+enum { WIDE_BUNDLE = 4096 };
 
 /* ---- bcast, scatter and gather -------------------------------------------------------------------------------------- */
 
@@ -132,7 +74,7 @@ static int wide_other(const gci_wide *w, int turn[2])
 
 /* Blocks of more than `above` bytes each in a message of its own, flat, as the paper has it: those from and to other clusters, or
  * those of the own one. */
-static void wide_direct(gci_wide *w, size_t above, bool here)
+GCI void gci_wide_direct(gci_wide *w, size_t above, bool here)
 {
     const gci_call *call = w->call;
     bool all = call->coll == GCI_ALLTOALL, root = call->rank == call->root;
@@ -161,294 +103,126 @@ static void wide_direct(gci_wide *w, size_t above, bool here)
 /* The root sends what is for a cluster to its coordinator; that passes on what is for a group to its head. */
 static void wide_scatter(gci_wide *w)
 {
-    const gci_blocks *blocks = &w->bundled[0];
+    const gci_blocks *blocks = &w->bundled;
     gci_local_node n = gci_wide_local(w, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
     bool root = w->place == w->root_place, leaf = n.end == n.first + 1;
-    size_t bytes = wide_whole(w, blocks, n.first, n.end).bytes, own = gci_block_bytes(blocks, w->call->rank);
+    size_t bytes = gci_wide_whole(w, blocks, n.first, n.end).bytes, own = gci_block_bytes(blocks, w->call->rank);
     gci_spot stage = w->b->input;
     int32_t came = GCI_NO_STEP;
     for (int k = 0; k < w->s->clusters && root; k++)
         if (k != w->mine)
-            wide_send_blocks(w, gci_wide_coordinator(w, k), stage, blocks,
-                             wide_whole(w, blocks, w->s->first[k], w->s->first[k + 1]), GCI_NO_STEP);
+            gci_wide_send_blocks(w, gci_wide_coordinator(w, k), stage, blocks,
+                             gci_wide_whole(w, blocks, w->s->first[k], w->s->first[k + 1]), GCI_NO_STEP);
     if (!root && bytes > 0) {
         stage = leaf ? wide_result : gci_emit_slot(w->b, bytes);
         came = gci_wide_recv(w, n.parent < 0 ? w->call->root : gci_wide_rank(w, n.parent), stage, bytes, GCI_NO_STEP);
-        wide_sign(w, came, wide_sizes(w, blocks, n.first, n.end));
+        gci_wide_sign(w, came, gci_wide_sizes(w, blocks, n.first, n.end));
     }
     for (int i = 0; i < n.children; i++) {
         int child = n.child[i].first, end = n.child[i].end;
-        gci_wide_piece p = wide_whole(w, blocks, child, end);
+        gci_wide_piece p = gci_wide_whole(w, blocks, child, end);
         if (root)
-            wide_send_blocks(w, child, stage, blocks, p, GCI_NO_STEP);
+            gci_wide_send_blocks(w, child, stage, blocks, p, GCI_NO_STEP);
         else if (p.bytes > 0)
-            wide_sign(w, gci_wide_send(w, gci_wide_rank(w, child),
-                                       gci_spot_at(stage, wide_whole(w, blocks, n.first, child).bytes), p.bytes, came),
-                      wide_sizes(w, blocks, child, end));
+            gci_wide_sign(w, gci_wide_send(w, gci_wide_rank(w, child),
+                                       gci_spot_at(stage, gci_wide_whole(w, blocks, n.first, child).bytes), p.bytes, came),
+                      gci_wide_sizes(w, blocks, child, end));
     }
     if (!root && !leaf && own > 0)
-        gci_emit_copy(w->b, wide_result, gci_spot_at(stage, wide_whole(w, blocks, n.first, w->place).bytes), own, came);
+        gci_emit_copy(w->b, wide_result, gci_spot_at(stage, gci_wide_whole(w, blocks, n.first, w->place).bytes), own, came);
 }
 
 static void wide_gather(gci_wide *w)
 {
-    const gci_blocks *blocks = &w->bundled[1];
+    const gci_blocks *blocks = &w->bundled;
     gci_local_node n = gci_wide_local(w, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
     bool root = w->place == w->root_place, leaf = n.end == n.first + 1;
-    size_t bytes = wide_whole(w, blocks, n.first, n.end).bytes, own = gci_block_bytes(blocks, w->call->rank);
+    size_t bytes = gci_wide_whole(w, blocks, n.first, n.end).bytes, own = gci_block_bytes(blocks, w->call->rank);
     gci_spot stage = root ? wide_result : leaf ? w->b->input : gci_emit_slot(w->b, bytes);
     for (int k = 0; k < w->s->clusters && root; k++)
         if (k != w->mine)
-            wide_recv_blocks(w, gci_wide_coordinator(w, k), stage, blocks,
-                             wide_whole(w, blocks, w->s->first[k], w->s->first[k + 1]), GCI_NO_STEP);
+            gci_wide_recv_blocks(w, gci_wide_coordinator(w, k), stage, blocks,
+                             gci_wide_whole(w, blocks, w->s->first[k], w->s->first[k + 1]), GCI_NO_STEP);
     for (int i = 0; i < n.children; i++) {
         int child = n.child[i].first, end = n.child[i].end;
-        gci_wide_piece p = wide_whole(w, blocks, child, end);
-        gci_spot at = gci_spot_at(stage, root ? 0 : wide_whole(w, blocks, n.first, child).bytes);
+        gci_wide_piece p = gci_wide_whole(w, blocks, child, end);
+        gci_spot at = gci_spot_at(stage, root ? 0 : gci_wide_whole(w, blocks, n.first, child).bytes);
         if (root)
-            wide_recv_blocks(w, child, stage, blocks, p, GCI_NO_STEP);
+            gci_wide_recv_blocks(w, child, stage, blocks, p, GCI_NO_STEP);
         else if (p.bytes > 0)
-            gci_emit_pend(w->b, wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, child), at, p.bytes, GCI_NO_STEP),
-                                          wide_sizes(w, blocks, child, end)));
+            gci_emit_pend(w->b, gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, child), at, p.bytes, GCI_NO_STEP),
+                                          gci_wide_sizes(w, blocks, child, end)));
     }
     if (!root && !leaf && own > 0)
-        gci_emit_pend(w->b, gci_emit_copy(w->b, gci_spot_at(stage, wide_whole(w, blocks, n.first, w->place).bytes), w->b->input,
+        gci_emit_pend(w->b, gci_emit_copy(w->b, gci_spot_at(stage, gci_wide_whole(w, blocks, n.first, w->place).bytes), w->b->input,
                                           own, GCI_NO_STEP));
     if (!root && bytes > 0)
-        wide_sign(w, gci_wide_send(w, n.parent < 0 ? w->call->root : gci_wide_rank(w, n.parent), stage, bytes,
-                                   gci_emit_join(w->b)), wide_sizes(w, blocks, n.first, n.end));
+        gci_wide_sign(w, gci_wide_send(w, n.parent < 0 ? w->call->root : gci_wide_rank(w, n.parent), stage, bytes,
+                                   gci_emit_join(w->b)), gci_wide_sizes(w, blocks, n.first, n.end));
 }
 
 /* ---- uneven blocks --------------------------------------------------------------------------------------------------- */
 
 /* Where not all know all sizes, those who pass bundles on must hear them. So first, within each cluster alone, members tell
- *     scatter, gather    those above them in the tree, unless it is the root:  own block                        8 bytes
- *     alltoall           the top for each other cluster:  sum of what is bundled for that cluster, and hash    8 bytes
- *                        its taker (wide_taker):          what of each rank there is bundled, 0 if nothing    1 or 2 bytes each
+ *
+ *     scatter, gather    those above them in the tree, unless it is the root:  own block     8 bytes
+ *     alltoall           see wide_alltoall.c
+ *
  * Nobody waits for an answer. It travels while bundles come from far, or just ahead of the blocks that are to be bundled, so it
  * costs a local latency only to those who must hear before they send: tops of an alltoall. Sizes that do not agree between two
  * ranks are seen where their bundle gets another length, or bears another hash of its sizes (gci_step.sizes). */
-enum { WIDE_OWN_BYTES = 8, WIDE_SUM_BYTES = 8 };
+enum { WIDE_OWN_BYTES = 8 };
 
-/* Up to which blocks are bundled. Bundles of an alltoall move within two clusters, at tops that have more than one each if there
- * are fewer ranks than clusters to share them; and must find room. */
-static size_t wide_limit(const gci_wide *w)
+/* How many bytes one member tells another one, or itself. */
+static size_t wide_told(gci_wide *w, int from, int to)
 {
-    size_t limit = WIDE_BUNDLE / 2, pairs = (size_t)w->s->clusters * (size_t)w->s->clusters, longest = gci_wide_longest(w);
-    if (w->call->coll != GCI_ALLTOALL)
-        return WIDE_BUNDLE;
-    limit = gci_min(limit, limit * (size_t)w->call->ranks / pairs);
-    return gci_min(limit, WIDE_BUNDLES / (longest * longest));
-}
-
-/* What a size takes that is told: clusters that are large bundle short blocks only. */
-static size_t wide_size_bytes(const gci_wide *w)
-{
-    return wide_limit(w) <= UINT8_MAX ? 1 : 2;
-}
-
-/* Who in `cluster` hands out what comes bundled from cluster `with`. Uneven blocks have another one for that than the top that
- * sends, which so need not wait until the sizes of all that will come have passed its NIC. */
-static int wide_taker(const gci_wide *w, int cluster, int with)
-{
-    int first = w->s->first[cluster], size = gci_wide_size(w, cluster), top = gci_wide_top(w, cluster, with);
-    return w->call->even ? top : first + (top - first + size / 2) % size;
-}
-
-/* What a member tells another one, or itself, about cluster k. */
-static size_t wide_told_about(const gci_wide *w, int to, int k)
-{
-    if (k == w->mine || gci_wide_size(w, w->mine) == 1)
-        return 0;
-    if (gci_wide_top(w, w->mine, k) == to)
-        return WIDE_SUM_BYTES;
-    return wide_taker(w, w->mine, k) == to ? wide_size_bytes(w) * (size_t)gci_wide_size(w, k) : 0;
-}
-
-/* How many bytes one member tells another one, or itself: about all clusters below `end`. */
-static size_t wide_told(gci_wide *w, int from, int to, int end)
-{
-    size_t bytes = 0;
-    if (w->call->coll == GCI_ALLTOALL) {
-        for (int k = 0; k < end; k++)
-            bytes += wide_told_about(w, to, k);
-        return bytes;
-    }
+    if (w->call->coll == GCI_ALLTOALL)
+        return gci_alltoall_told(w, to, w->s->clusters);
     gci_local_node n = gci_wide_local_at(w, to, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
     return to != w->root_place && n.children > 0 && from >= n.first && from < n.end ? WIDE_OWN_BYTES : 0;
 }
 
-/* Where the top for cluster k, or its taker, finds what its members have told about that. */
-static void wide_listen(gci_wide *w, int k)
+/* The blocks that are bundled, at the root, whose call lists them. */
+static void wide_bundle_own(gci_wide *w, bool recv)
 {
-    if (!w->call->heard)
-        return;
-    w->heard = w->call->heard + wide_told(w, w->place, w->place, k);
-    w->heard_each = wide_told(w, w->place, w->place, w->s->clusters);
-    w->heard_size = wide_size_bytes(w);
-}
-
-static const uint8_t *wide_heard(const gci_wide *w, int place)
-{
-    return w->heard + (size_t)(place - w->s->first[w->mine]) * w->heard_each;
-}
-
-/* The blocks that are bundled, those this rank sends or those it receives, as it knows them from its call. */
-static void wide_bundle_own(gci_wide *w, const gci_blocks *blocks, bool recv, size_t limit)
-{
-    size_t ranks = (size_t)w->call->ranks, *bytes = w->lists + 2 * ranks * recv, *at = bytes + ranks, packed = 0;
+    const gci_blocks *blocks = recv ? &w->call->recv : &w->call->send;
+    size_t *bytes = w->lists, *at = bytes + w->call->ranks, packed = 0;
     for (int rank = 0; rank < w->call->ranks; rank++) {
         size_t block = gci_block_bytes(blocks, rank);
         at[rank] = blocks->at ? blocks->at[rank] : packed;
-        bytes[rank] = block <= limit ? block : 0;
+        bytes[rank] = block <= WIDE_BUNDLE ? block : 0;
         packed += block;
     }
-    w->bundled[recv] = (gci_blocks){ .bytes = bytes, .at = at };
+    w->bundled = (gci_blocks){ .bytes = bytes, .at = at };
 }
 
 /* The same at a rank that has but one block: as it has heard of what it is to pass on. */
-static void wide_bundle_heard(gci_wide *w, bool recv, size_t limit)
+static void wide_bundle_heard(gci_wide *w)
 {
     gci_local_node n = gci_wide_local(w, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
     for (int place = n.first; place < n.end; place++) {
         const uint8_t *told = w->call->heard + (size_t)(place - n.first) * WIDE_OWN_BYTES;
         uint64_t block = place == w->place ? w->call->own : gci_get64(told);
-        w->lists[gci_wide_rank(w, place)] = block <= limit ? (size_t)block : 0;
+        w->lists[gci_wide_rank(w, place)] = block <= WIDE_BUNDLE ? (size_t)block : 0;
     }
-    w->bundled[recv] = (gci_blocks){ .bytes = w->lists };
+    w->bundled = (gci_blocks){ .bytes = w->lists };
 }
 
 /* Sets w->bundled. Returns up to which size blocks are; 0: none. */
 static size_t wide_bundle(gci_wide *w)
 {
     const gci_call *call = w->call;
-    bool all = call->coll == GCI_ALLTOALL, root = w->place == w->root_place, recv = call->coll == GCI_GATHER;
-    size_t limit = wide_limit(w);
-    if (call->even ? call->own > limit : !call->heard)
+    if (call->even ? call->own > WIDE_BUNDLE : !call->heard)
         return 0;
-    w->bundled[0] = w->bundled[1] = (gci_blocks){ .each = call->own };
-    w->lists = gci_alloc(w->b->env, 5 * (size_t)call->ranks * sizeof *w->lists);
+    w->bundled = (gci_blocks){ .each = call->own };
+    w->lists = gci_alloc(w->b->env, 2 * (size_t)call->ranks * sizeof *w->lists);
     if (!w->lists)
         w->b->error = GC_ERR_NOMEM;
-    else if (!call->even && !all && !root)
-        wide_bundle_heard(w, recv, limit);
-    for (int side = 0; side < 2 && w->lists && !call->even; side++)
-        if (all || (root && side == recv))
-            wide_bundle_own(w, side ? &call->recv : &call->send, side, limit);
-    return limit;
-}
-
-/* ---- alltoall ------------------------------------------------------------------------------------------------------- */
-
-/* What goes to cluster j: each member's blocks for it, one member after another. */
-static void wide_give(gci_wide *w, int j)
-{
-    const gci_clusters *s = w->s;
-    const gci_blocks *blocks = &w->bundled[0];
-    int top = gci_wide_top(w, w->mine, j), first = s->first[w->mine], end = s->first[w->mine + 1];
-    gci_wide_piece row = wide_whole(w, blocks, s->first[j], s->first[j + 1]);
-    size_t total = 0, at = 0, bytes;
-    uint32_t own = wide_sizes(w, blocks, s->first[j], s->first[j + 1]), sizes = 1;
-    if (w->place != top) {
-        wide_send_blocks(w, top, w->b->input, blocks, row, w->b->ready);
-        return;
-    }
-    wide_listen(w, j);
-    for (int place = first; place < end; place++)
-        total += place == top || !w->call->heard ? row.bytes : gci_get32(wide_heard(w, place));
-    if (total == 0)
-        return;
-    gci_spot all = gci_emit_slot(w->b, total);
-    for (int place = first; place < end; place++, at += bytes) {
-        gci_spot to = gci_spot_at(all, at);
-        bool told = place != top && w->call->heard;
-        uint32_t hash = told ? gci_get32(wide_heard(w, place) + 4) : own;
-        bytes = told ? gci_get32(wide_heard(w, place)) : row.bytes;
-        sizes = wide_hash(sizes, hash);
-        if (bytes > 0 && place == top)
-            gci_emit_pend(w->b, gci_wide_move(w, w->b->input, blocks, &row, to, false, w->b->ready));
-        else if (bytes > 0)
-            gci_emit_pend(w->b, wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), to, bytes, GCI_NO_STEP), hash));
-    }
-    wide_sign(w, gci_wide_send(w, gci_wide_rank(w, wide_taker(w, j, w->mine)), all, total, gci_emit_join(w->b)), sizes);
-}
-
-/* What the row-th rank of cluster i has in a bundle for a member. */
-static size_t wide_bundled_for(const gci_wide *w, int place, int i, int row)
-{
-    if (place == w->place || !w->call->heard)
-        return gci_block_bytes(&w->bundled[1], gci_wide_rank(w, w->s->first[i] + row));
-    const uint8_t *sizes = wide_heard(w, place);
-    return w->heard_size == 1 ? sizes[row] : gci_get16(sizes + 2 * row);
-}
-
-/* What comes from cluster i: a row per sender; each member gets a column. at: [rows] where what is next in each row begins. */
-static void wide_deal_out(gci_wide *w, int i, size_t *at, gci_spot all, int32_t came)
-{
-    const gci_blocks *blocks = &w->bundled[1];
-    int first = w->s->first[w->mine], rows = gci_wide_size(w, i);
-    for (int place = first; place < first + gci_wide_size(w, w->mine); place++) {
-        bool own = place == w->place;
-        size_t column = 0, bytes, packed = 0;
-        uint32_t sizes = 1;
-        for (int row = 0; row < rows; row++) {
-            bytes = wide_bundled_for(w, place, i, row);
-            sizes = wide_hash(sizes, bytes);
-            column += bytes;
-        }
-        gci_spot to = own ? wide_result : gci_emit_slot(w->b, column);
-        int32_t ready = gci_emit_both(w->b, came, own ? w->may_write : GCI_NO_STEP);
-        for (int row = 0; row < rows; row++, packed += bytes) {
-            bytes = wide_bundled_for(w, place, i, row);
-            size_t to_at = own ? gci_block_at(blocks, gci_wide_rank(w, w->s->first[i] + row)) : packed;
-            if (bytes > 0)
-                ready = gci_emit_copy(w->b, gci_spot_at(to, to_at), gci_spot_at(all, at[row]), bytes, ready);
-            at[row] += bytes;
-        }
-        if (!own && column > 0)
-            wide_sign(w, gci_wide_send(w, gci_wide_rank(w, place), to, column, ready), sizes);
-    }
-}
-
-static void wide_take(gci_wide *w, int i)
-{
-    int taker = wide_taker(w, w->mine, i), first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
-    size_t *at = w->lists + 4 * (size_t)w->call->ranks, total = 0;
-    uint32_t sizes = 1;
-    if (w->place != taker) {
-        gci_wide_piece column = wide_whole(w, &w->bundled[1], w->s->first[i], w->s->first[i + 1]);
-        wide_recv_blocks(w, taker, wide_result, &w->bundled[1], column, w->may_write);
-        return;
-    }
-    wide_listen(w, i);
-    for (int row = 0; row < gci_wide_size(w, i); row++) {
-        uint32_t hash = 1;
-        at[row] = total;
-        for (int place = first; place < end; place++) {
-            size_t bytes = wide_bundled_for(w, place, i, row);
-            hash = wide_hash(hash, bytes);
-            total += bytes;
-        }
-        sizes = wide_hash(sizes, hash);
-    }
-    if (total == 0)
-        return;
-    gci_spot all = gci_emit_slot(w->b, total);
-    int32_t came = gci_wide_recv(w, gci_wide_rank(w, gci_wide_top(w, i, w->mine)), all, total, GCI_NO_STEP);
-    wide_sign(w, came, sizes);
-    wide_deal_out(w, i, at, all, came);
-}
-
-/* Blocks that need no bundle first: they can go at once. */
-static void wide_alltoall(gci_wide *w, size_t limit)
-{
-    int clusters = limit > 0 ? w->s->clusters : 0;
-    wide_direct(w, limit, false);
-    for (int d = 1; d < clusters; d++)
-        wide_give(w, (w->mine + d) % clusters);
-    wide_direct(w, 0, true);
-    for (int d = 1; d < clusters; d++)
-        wide_take(w, (w->mine + clusters - d) % clusters);
+    else if (!call->even && w->place == w->root_place)
+        wide_bundle_own(w, call->coll == GCI_GATHER);
+    else if (!call->even)
+        wide_bundle_heard(w);
+    return WIDE_BUNDLE;
 }
 
 /* ---- allgather ------------------------------------------------------------------------------------------------------ */
@@ -484,7 +258,8 @@ static int32_t wide_collect(gci_wide *w)
     gci_spot own = gci_spot_at(wide_result, gci_block_at(&w->blocks, w->call->rank));
     for (int i = 0; i < n.children; i++) {
         int child = n.child[i].first, end = n.child[i].end;
-        gci_emit_pend(b, wide_recv_blocks(w, child, wide_result, &w->blocks, wide_whole(w, &w->blocks, child, end), GCI_NO_STEP));
+        gci_emit_pend(b, gci_wide_recv_blocks(w, child, wide_result, &w->blocks, gci_wide_whole(w, &w->blocks, child, end),
+                                              GCI_NO_STEP));
     }
     bool inner = n.children > 0 || n.parent < 0;
     if (inner && !b->input_is_recv)
@@ -493,7 +268,7 @@ static int32_t wide_collect(gci_wide *w)
     if (n.parent < 0)
         return all;
     if (inner)
-        return wide_send_blocks(w, n.parent, wide_result, &w->blocks, wide_whole(w, &w->blocks, n.first, n.end), all);
+        return gci_wide_send_blocks(w, n.parent, wide_result, &w->blocks, gci_wide_whole(w, &w->blocks, n.first, n.end), all);
     if (w->call->own == 0)
         return GCI_NO_STEP;
     int32_t sent = gci_wide_send(w, gci_wide_rank(w, n.parent), b->input, w->call->own, all);
@@ -547,14 +322,10 @@ static void wide_personal(gci_wide *w)
     size_t limit = wide_bundle(w);
     if (w->b->error)
         return;
-    if (w->call->coll == GCI_ALLTOALL) {
-        wide_alltoall(w, limit);
-        return;
-    }
     if (w->call->coll == GCI_SCATTER && limit > 0)
         wide_scatter(w);
-    wide_direct(w, limit, false);
-    wide_direct(w, limit, true);
+    gci_wide_direct(w, limit, false);
+    gci_wide_direct(w, limit, true);
     if (w->call->coll == GCI_GATHER && limit > 0)
         wide_gather(w);
 }
@@ -565,51 +336,16 @@ GCI bool gci_wide_asks(const gci_call *call)
     if (!blocks || call->even || call->known || !call->clusters || call->clusters->clusters < 2)
         return false;
     const gci_wide w = { .call = call, .s = call->clusters };
-    return gci_wide_longest(&w) > 1 && wide_limit(&w) > 0;
-}
-
-/* What is bundled of the block of a place: all or nothing. */
-static size_t wide_short(const gci_wide *w, const gci_blocks *blocks, int place, size_t limit)
-{
-    size_t bytes = gci_block_bytes(blocks, gci_wide_rank(w, place));
-    return bytes <= limit ? bytes : 0;
-}
-
-static void wide_write_sum(const gci_wide *w, int k, size_t limit, uint8_t *told)
-{
-    size_t sum = 0;
-    uint32_t hash = 1;
-    for (int place = w->s->first[k]; place < w->s->first[k + 1]; place++) {
-        size_t bytes = wide_short(w, &w->call->send, place, limit);
-        sum += bytes;
-        hash = wide_hash(hash, bytes);
-    }
-    gci_put32(told, (uint32_t)sum);
-    gci_put32(told + 4, hash);
-}
-
-static void wide_write_sizes(const gci_wide *w, int k, size_t limit, uint8_t *told)
-{
-    for (int place = w->s->first[k]; place < w->s->first[k + 1]; place++) {
-        size_t bytes = wide_short(w, &w->call->recv, place, limit);
-        *told++ = (uint8_t)bytes;
-        if (limit > UINT8_MAX)
-            *told++ = (uint8_t)(bytes >> 8);
-    }
+    return gci_wide_longest(&w) > 1 && (call->coll != GCI_ALLTOALL || gci_alltoall_asks(&w));
 }
 
 /* What this rank tells one other member. */
 static void wide_write(const gci_wide *w, int to, uint8_t *told)
 {
-    size_t limit = wide_limit(w);
-    if (w->call->coll != GCI_ALLTOALL)
+    if (w->call->coll == GCI_ALLTOALL)
+        gci_alltoall_tell(w, to, told);
+    else
         gci_put64(told, w->call->own);
-    for (int k = 0; k < w->s->clusters && w->call->coll == GCI_ALLTOALL; k++) {
-        size_t bytes = wide_told_about(w, to, k);
-        if (bytes > 0)
-            (gci_wide_top(w, w->mine, k) == to ? wide_write_sum : wide_write_sizes)(w, k, limit, told);
-        told += bytes;
-    }
 }
 
 /* NULL: no memory. */
@@ -619,8 +355,8 @@ static gci_ask *wide_ask(gci_wide *w)
     size_t ranks = (size_t)call->ranks, told = WIDE_OWN_BYTES, heard = 0;
     int first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
     for (int place = first; place < end; place++) {
-        told += wide_told(w, w->place, place, w->s->clusters);
-        heard += wide_told(w, place, w->place, w->s->clusters);
+        told += wide_told(w, w->place, place);
+        heard += wide_told(w, place, w->place);
     }
     gci_ask *ask = w->hungry ? NULL : gci_alloc(w->env, sizeof *ask + 4 * ranks * sizeof(size_t) + told + heard);
     if (!ask)
@@ -635,8 +371,8 @@ static gci_ask *wide_ask(gci_wide *w)
     told = heard = 0;
     for (int place = first; place < end; place++) {
         size_t rank = (size_t)gci_wide_rank(w, place);
-        list[rank] = wide_told(w, w->place, place, w->s->clusters);
-        list[2 * ranks + rank] = wide_told(w, place, w->place, w->s->clusters);
+        list[rank] = wide_told(w, w->place, place);
+        list[2 * ranks + rank] = wide_told(w, place, w->place);
         list[ranks + rank] = told;
         list[3 * ranks + rank] = heard;
         if (list[rank] > 0)
@@ -665,7 +401,9 @@ static void wide_emit(gci_wide *w)
         w->b->error = GC_ERR_NOMEM;
     else if (call->coll == GCI_ALLGATHER)
         wide_allgather(w);
-    else if (call->coll == GCI_SCATTER || call->coll == GCI_GATHER || call->coll == GCI_ALLTOALL)
+    else if (call->coll == GCI_ALLTOALL)
+        gci_wide_alltoall(w);
+    else if (call->coll == GCI_SCATTER || call->coll == GCI_GATHER)
         wide_personal(w);
     else
         gci_wide_reduce(w);

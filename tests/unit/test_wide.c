@@ -18,7 +18,9 @@
 enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        BUNDLE = 4096,           /* bytes: of a block that scatter and gather bundle, at most; */
        BUNDLE_ALL = 2048,       /* alltoall, if clusters have at least as many ranks as there are clusters, and */
-       BUNDLES_ALL = 4 << 20,   /* so much room for what goes from one to another */
+       BUNDLES_ALL = 4 << 20,   /* so much room for what goes from one to another; */
+       ROW = 65536,             /* that alltoall sends in rows, if clusters have more pairs of ranks than there are clusters, and */
+       ROWS_ALL = 16 << 20,     /* no two clusters have more than so much for each other */
        SHORT = 512,             /* bytes: of vectors that need not associate, at most; and of a piece of one with many parts, at least, */
        CUTS = 64 };             /* which is not of more pieces than these, or those that it were anyway */
 
@@ -232,6 +234,15 @@ static bool is_bundled(const job_spec *j, size_t bytes)
     return fits && bytes <= BUNDLE_ALL && bytes * (size_t)(s->clusters * s->clusters) <= (size_t)(BUNDLE_ALL * j->ranks);
 }
 
+static bool is_in_row(const job_spec *j, size_t bytes)
+{
+    const gci_clusters *s = j->clusters;
+    size_t pairs = 0, longest = j->sizes ? ROW : j->bytes;
+    for (int k = 0; k < s->clusters; k++)
+        pairs = gci_max(pairs, (size_t)size_of(s, k) * (size_t)size_of(s, k));
+    return j->coll == GCI_ALLTOALL && bytes <= ROW && pairs > (size_t)s->clusters && pairs * longest <= ROWS_ALL;
+}
+
 /* What rank a has for rank b alone. */
 static size_t personal_block(const job_spec *j, int a, int b)
 {
@@ -246,13 +257,18 @@ static void add_personal(const job_spec *j, traffic *t, int from, int to)
 {
     const gci_clusters *s = j->clusters;
     bool bundle = false;
-    for (int a = s->first[from]; a < s->first[from + 1]; a++)
+    for (int a = s->first[from]; a < s->first[from + 1]; a++) {
+        bool row = false;
         for (int b = s->first[to]; b < s->first[to + 1]; b++) {
             size_t bytes = personal_block(j, s->member[a], s->member[b]);
-            bundle |= bytes > 0 && is_bundled(j, bytes);
-            t->messages += bytes > 0 && !is_bundled(j, bytes);
+            bool bundled = is_bundled(j, bytes), rowed = !bundled && is_in_row(j, bytes);
+            bundle |= bytes > 0 && bundled;
+            row |= bytes > 0 && rowed;
+            t->messages += bytes > 0 && !bundled && !rowed;
             t->bytes += bytes;
         }
+        t->messages += row;
+    }
     t->messages += bundle;
 }
 
@@ -451,7 +467,7 @@ static void test_uneven_blocks(void **state)
 {
     (void)state;
     static const enum gci_coll colls[] = { GCI_SCATTER, GCI_GATHER, GCI_ALLGATHER, GCI_ALLTOALL, GCI_REDUCE_SCATTER };
-    static const size_t lengths[] = { 0, 0, 1, 3, 40, 64, 65, 300, BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1 };
+    static const size_t lengths[] = { 0, 0, 1, 3, 40, 64, 65, 300, BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1, ROW, ROW + 1 };
     int site[MOST_RANKS];
     bool right = true;
     for (int i = 0; i < 80; i++) {
@@ -481,7 +497,7 @@ static void test_limits(void **state)
 {
     (void)state;
     static const int site[9] = { 0, 0, 0, 1, 1, 1, 1, 2, 2 };
-    static const size_t lengths[] = { BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1, SHORT, SHORT + 1 };
+    static const size_t lengths[] = { BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1, SHORT, SHORT + 1, ROW, ROW + 1 };
     grid g;
     bool right = true;
     make_grid(&g, 9, site, false);
@@ -489,6 +505,22 @@ static void test_limits(void **state)
         for (size_t i = 0; i < GCI_COUNT(lengths); i++)
             right &= run_promises((job_spec){ .coll = (enum gci_coll)coll, .algo = "wide", .ranks = 9, .root = 4,
                                               .bytes = lengths[i], .segment = 1024, .clusters = &g.s });
+    drop_grid(&g);
+    assert_true(right);
+}
+
+/* Two ranks of a cluster are top and taker for each other, and rows are more than a taker has room for. */
+static void test_rows_do_not_wait_in_a_circle(void **state)
+{
+    (void)state;
+    static const int site[20] = { 0, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 3, 1, 3, 1, 3, 1, 3, 1, 1 };
+    size_t sizes[20 * 20];
+    grid g;
+    for (size_t i = 0; i < GCI_COUNT(sizes); i++)
+        sizes[i] = ROW;
+    make_grid(&g, 20, site, false);
+    bool right = run_job(&(job_spec){ .coll = GCI_ALLTOALL, .algo = "wide", .ranks = 20, .elem_bytes = 1, .bytes = ROW,
+                                      .clusters = &g.s, .sizes = sizes });
     drop_grid(&g);
     assert_true(right);
 }
@@ -642,7 +674,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_small_grids),
         cmocka_unit_test(test_random_grids),
-        cmocka_unit_test(test_uneven_blocks),
+        cmocka_unit_test(test_rows_do_not_wait_in_a_circle), cmocka_unit_test(test_uneven_blocks),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_long_vectors),
         cmocka_unit_test(test_rounds_without_scratch),
