@@ -141,14 +141,14 @@ GCI void gci_overlay_wait(gci_overlay *o, bool (*done)(void *arg), void *arg, co
     if (o->waiters > 0 || o->thread_parked || spin.slept)
         o->sys->notify(o->sys, o->monitor);
     hand_over(o);
-    if (o->outer >= 0)
-        o->sys->wake(o->sys, o->bell);  /* whoever goes back to that poller looks again, and has the timer armed */
+    gci_overlay_ring(o);                /* whoever goes back to that poller looks again, and has the timer armed */
 }
 
 GCI bool gci_overlay_poll(gci_overlay *o, int hint)
 {
-    if (o->outer >= 0)
+    if (o->outer >= 0 && o->rung)
         o->sys->rest(o->sys, o->bell);
+    o->rung = false;
     o->calls++;
     if (o->driving)
         return false;
@@ -188,7 +188,8 @@ GCI int gci_overlay_fd(gci_overlay *o)
     o->bell = bell;
     o->timer = timer;
     o->outer = outer;
-    sys->wake(sys, bell);               /* the first gc_progress sees what was missed, and arms the timer */
+    o->rung = false;
+    gci_overlay_ring(o);                /* the first gc_progress sees what was missed, and arms the timer */
     return outer;
 }
 

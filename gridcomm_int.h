@@ -272,6 +272,7 @@ GCI bool gci_topo_inside(const gci_topo *, int cluster, int node);
  * there is in one with all others who have none). One block of memory. */
 typedef struct gci_clusters {
     int      clusters, hosts;   /* the former are numbered by their lowest node */
+    int      longest, second;   /* nodes of the two largest; 0: there is but one */
     int32_t *of;                /* [nodes] */
     int32_t *first;             /* [clusters + 1] into member[] */
     int32_t *member;            /* [nodes] by cluster, ascending within it */
@@ -567,7 +568,6 @@ GCI int  gci_wide_begin(gci_wide *, gci_env *, const gci_call *);       /* GC_ER
 GCI void gci_wide_end(gci_wide *);
 GCI int  gci_wide_rank(const gci_wide *, int place);
 GCI int  gci_wide_size(const gci_wide *, int cluster);
-GCI size_t gci_wide_longest(const gci_wide *);                          /* ranks of the largest cluster */
 /* The place of the member of `cluster` that deals with cluster `with`; of its coordinator; of the top of every `turn`-th segment
  * of a long vector, of which so many share it. */
 GCI int  gci_wide_top(const gci_wide *, int cluster, int with);
@@ -1585,6 +1585,7 @@ struct gci_overlay {
     int64_t      next_tick;
     int          penalty, skip; /* waits that sleep after a wait that polling did not end; still to come */
     int          outer, bell, timer;    /* for a user who waits at a poller of his own; or -1 */
+    bool         rung;          /* the bell, and nobody has looked yet */
     gci_thread  *thread;        /* the I/O thread, or NULL */
     bool         threaded, thread_asleep, thread_rests, thread_parked, thread_called, thread_ends;
     int64_t      thread_until;  /* when it comes out of the poller by itself */
@@ -1611,6 +1612,7 @@ GCI void gci_links_cool(gci_overlay *);                     /* no link is hot */
 GCI void gci_overlay_wait(gci_overlay *, bool (*done)(void *arg), void *arg, const int *hint, int64_t deadline);
 GCI bool gci_overlay_poll(gci_overlay *, int hint);                 /* one round without waiting; true: something moved */
 GCI void gci_overlay_wake(gci_overlay *);                           /* a request has ended: whoever waits looks again */
+GCI void gci_overlay_ring(gci_overlay *);                           /* ... in a poller of its own */
 /* A poller, readable when gci_overlay_poll has work; or GC_ERR_SYSTEM. */
 GCI int  gci_overlay_fd(gci_overlay *);
 

@@ -42,6 +42,14 @@ static const uint64_t overlay_waker_tag = UINT64_MAX;
 /* In the poller sleeps who has to be told what is new: the driver or, while there is none, the I/O thread. */
 static bool sleeps(const gci_overlay *o) { return o->asleep || (o->thread_asleep && !o->driving); }
 
+/* Whoever sleeps in a poller of his own is to look. Once, until he has. */
+GCI void gci_overlay_ring(gci_overlay *o)
+{
+    if (o->outer >= 0 && !o->rung)
+        o->sys->wake(o->sys, o->bell);
+    o->rung = true;
+}
+
 GCI void gci_overlay_wake(gci_overlay *o)
 {
     if (o->waiters > 0)
@@ -49,8 +57,7 @@ GCI void gci_overlay_wake(gci_overlay *o)
     o->next_tick = 0;                   /* what has changed may want to be timed */
     if (sleeps(o))
         o->sys->wake(o->sys, o->waker);
-    if (o->outer >= 0)
-        o->sys->wake(o->sys, o->bell);
+    gci_overlay_ring(o);
 }
 
 GCI void gci_overlay_errand(gci_overlay *o)
@@ -766,8 +773,7 @@ static void links_leave(gci_overlay *o, bool before)
         return;
     if (sleeps(o))
         o->sys->wake(o->sys, o->waker);
-    if (o->outer >= 0)
-        o->sys->wake(o->sys, o->bell);
+    gci_overlay_ring(o);
 }
 
 static bool handle(gci_overlay *o, const gci_event *event)

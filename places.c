@@ -55,14 +55,6 @@ GCI int32_t gci_wide_recv(gci_wide *w, int rank, gci_spot to, size_t bytes, int3
     return gci_emit_recv(w->b, rank, to, bytes, places_queue(w, &w->queue[2 * rank + 1], after));
 }
 
-GCI size_t gci_wide_longest(const gci_wide *w)
-{
-    int longest = 0;
-    for (int k = 0; k < w->s->clusters; k++)
-        longest = gci_wide_size(w, k) > longest ? gci_wide_size(w, k) : longest;
-    return (size_t)longest;
-}
-
 /* ---- the local tree ------------------------------------------------------------------------------------------------ */
 
 /* The place of the member of `cluster` that deals with cluster `with`; its coordinator if that is itself. They are a group

@@ -241,6 +241,11 @@ GCI int gci_clusters_make(gci_env *env, const gci_topo *t, gci_clusters *s)
     for (int32_t k = 0; k < s->clusters; k++)              /* each stands where its own begins now: one to the left again */
         s->first[k] = s->first[k + 1];
     s->first[s->clusters] = t->nodes;
+    for (int32_t k = 0; k < s->clusters; k++) {
+        int32_t size = s->first[k + 1] - s->first[k];
+        s->second = gci_max32(s->second, size < s->longest ? size : s->longest);
+        s->longest = gci_max32(s->longest, size);
+    }
     gci_free(env, number);
     return GC_OK;
 }

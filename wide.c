@@ -336,7 +336,7 @@ GCI bool gci_wide_asks(const gci_call *call)
     if (!blocks || call->even || call->known || !call->clusters || call->clusters->clusters < 2)
         return false;
     const gci_wide w = { .call = call, .s = call->clusters };
-    return gci_wide_longest(&w) > 1 && (call->coll != GCI_ALLTOALL || gci_alltoall_asks(&w));
+    return call->clusters->longest > 1 && (call->coll != GCI_ALLTOALL || gci_alltoall_asks(&w));
 }
 
 /* What this rank tells one other member. */

@@ -13,7 +13,8 @@
  *
  *                       wide-area messages      latency         scratch, for each cluster that a rank is top or taker for
  *     bundles           clusters^2              l + L + l       all of them, 4 MiB at most
- *     rows              clusters * ranks        l + L + l       top: all of them, 16 MiB at most; taker: 512 KiB, or two rows
+ *     rows              clusters * ranks        l + L + l       top: all of them, 16 MiB at most; taker: 512 KiB and two rows;
+ *                                                               their sender: a copy, unless its blocks lie side by side
  *     straight          ranks^2                 L
  *
  * A top holds all rows because the messages of two ranks meet in their order: if it took a row only when there is room for it,
@@ -31,12 +32,13 @@ enum { BUNDLE_BLOCK = 2048,             /* bytes of a block, at most, in a bundl
        BUNDLE_ALL = 4 << 20,            /* of all blocks between two clusters in one */
        ROW_BLOCK = 64 << 10,            /* of a block in a row; */
        ROW_ALL = 16 << 20,              /* of all blocks between two clusters in rows: more would keep one NIC busy for long */
-       ROWS_AHEAD = 512 << 10,          /* of rows that a taker holds */
+       ROWS_AHEAD = 512 << 10,          /* of rows that a taker holds, beside one or two more */
        SUM_BYTES = 8 };
+enum { ROW_RANKS = 64 };                /* ranks of a cluster, at most: a taker hands out as many messages as that squared */
 
 enum { IN_BUNDLE, IN_ROW, KINDS };
 
-/* Rows on their way through this rank, which has room for a few. */
+/* Rows that come from a cluster to this rank, its taker, who has room for a few. */
 typedef struct alltoall_rows {
     gci_spot room;
     size_t   longest;       /* bytes of one */
@@ -47,11 +49,12 @@ typedef struct alltoall_rows {
 typedef struct alltoall {
     gci_wide       *w;
     size_t          limit[KINDS];           /* bytes of a block up to which it is of a kind, and of none before; 0: none is */
+    int             rows;                   /* of the largest cluster; 0: nothing goes in rows */
     gci_blocks      blocks[KINDS][2];       /* this rank's of a kind: that it sends, and receives; others are empty */
     size_t         *lists;                  /* of those blocks, and [ranks] to count with */
     const uint8_t  *heard;                  /* about one cluster: the first member's word, */
     size_t          heard_each, size_bytes; /* and how far from one's to the next one's; what a size takes in it */
-    alltoall_rows  *give, *take;            /* [clusters] */
+    alltoall_rows  *take;                   /* [clusters] */
 } alltoall;
 
 static const gci_spot alltoall_result = { GCI_BUF_RECV, 0 };
@@ -62,17 +65,17 @@ static const gci_spot alltoall_result = { GCI_BUF_RECV, 0 };
  * and must find room. */
 static size_t alltoall_bundle_limit(const gci_wide *w)
 {
-    size_t pairs = (size_t)w->s->clusters * (size_t)w->s->clusters, longest = gci_wide_longest(w);
-    size_t limit = gci_min(BUNDLE_BLOCK, BUNDLE_BLOCK * (size_t)w->call->ranks / pairs);
-    return gci_min(limit, BUNDLE_ALL / (longest * longest));
+    size_t clusters = (size_t)w->s->clusters, longest = (size_t)w->s->longest;
+    size_t limit = gci_min(BUNDLE_BLOCK, BUNDLE_BLOCK * (size_t)w->call->ranks / clusters / clusters);
+    return gci_min(limit, BUNDLE_ALL / longest / longest);
 }
 
 /* With more clusters than pairs of ranks of two of them, a top would still pass on rows for some while links to others idle. */
 static size_t alltoall_row_limit(const gci_wide *w)
 {
-    size_t longest = gci_wide_longest(w), block = w->call->even ? gci_max(w->call->own, 1) : ROW_BLOCK;
-    bool pays = longest * longest > (size_t)w->s->clusters;
-    return pays && block <= ROW_BLOCK && longest * longest <= ROW_ALL / block ? ROW_BLOCK : 0;
+    size_t pairs = (size_t)w->s->longest * (size_t)w->s->second, block = w->call->even ? gci_max(w->call->own, 1) : ROW_BLOCK;
+    bool pays = pairs > (size_t)w->s->clusters && w->s->longest <= ROW_RANKS;
+    return pays && block <= ROW_BLOCK && pairs <= ROW_ALL / block ? ROW_BLOCK : 0;
 }
 
 static size_t alltoall_of_kind(const size_t limit[KINDS], int kind, size_t block)
@@ -312,12 +315,18 @@ static void alltoall_take_bundle(alltoall *t, int i)
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------- */
 
-static void alltoall_make_room(alltoall *t, alltoall_rows *r, int rows, size_t longest, bool few)
+/* For those of cluster i. */
+static void alltoall_make_room(alltoall *t, int i)
 {
-    size_t turns = ROWS_AHEAD / gci_max(longest, 1) + 2;
-    r->longest = longest;
-    r->turns = few && turns < (size_t)rows ? (int)turns : rows;
-    r->room = gci_emit_slot(t->w->b, longest * (size_t)r->turns);
+    alltoall_rows *r = &t->take[i];
+    int rows = gci_wide_size(t->w, i);
+    uint32_t sizes;
+    alltoall_listen(t, i);
+    for (int row = 0; row < rows; row++)
+        r->longest = gci_max(r->longest, alltoall_row(t, IN_ROW, i, row, &sizes));
+    size_t turns = ROWS_AHEAD / gci_max(r->longest, 1) + 2;
+    r->turns = turns < (size_t)rows ? (int)turns : rows;
+    r->room = gci_emit_slot(t->w->b, r->longest * (size_t)r->turns);
 }
 
 static gci_spot alltoall_room(const alltoall_rows *r, int row)
@@ -331,31 +340,39 @@ static int32_t alltoall_free(const alltoall_rows *r, int row)
     return row < r->turns ? GCI_NO_STEP : r->left[row - r->turns];
 }
 
-/* A row goes from a member to cluster j. */
+/* A row goes from a member to cluster j. Between clusters its hash is of its number, too: empty rows are no messages. */
 static void alltoall_give_row(alltoall *t, int j, int row)
 {
     gci_wide *w = t->w;
-    alltoall_rows *r = &t->give[j];
     const gci_blocks *blocks = &t->blocks[IN_ROW][0];
     int place = w->s->first[w->mine] + row, top = gci_wide_top(w, w->mine, j), taker = alltoall_taker(w, j, w->mine);
+    int32_t ready = w->b->ready;
     uint32_t sizes;
-    if (place == w->place)
-        gci_wide_send_blocks(w, place == top ? taker : top, w->b->input, blocks,
-                             gci_wide_whole(w, blocks, w->s->first[j], w->s->first[j + 1]), w->b->ready);
-    if (w->place != top)
+    gci_spot at;
+    if (place != w->place && w->place != top)
         return;
-    r->left[row] = alltoall_free(r, row);
     alltoall_listen(t, j);
-    size_t bytes = place == top ? 0 : alltoall_sum(t, IN_ROW, j, place, &sizes);
+    gci_wide_piece own = { .bytes = 0 };
+    if (place == w->place)
+        own = gci_wide_whole(w, blocks, w->s->first[j], w->s->first[j + 1]);
+    if (w->place != top) {
+        gci_wide_send_blocks(w, top, w->b->input, blocks, own, ready);
+        return;
+    }
+    size_t bytes = alltoall_sum(t, IN_ROW, j, place, &sizes);
     if (bytes == 0)
         return;
-    int32_t came = gci_wide_recv(w, gci_wide_rank(w, place), alltoall_room(r, row), bytes, r->left[row]);
-    gci_wide_sign(w, came, sizes);
-    r->left[row] = gci_wide_send(w, gci_wide_rank(w, taker), alltoall_room(r, row), bytes, came);
-    gci_wide_sign(w, r->left[row], sizes);
+    if (place != top) {
+        at = gci_emit_slot(w->b, bytes);
+        ready = gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), at, bytes, GCI_NO_STEP), sizes);
+    } else if (!gci_wide_lies(w, w->b->input, blocks, &own, &at)) {
+        at = gci_emit_slot(w->b, bytes);
+        ready = gci_wide_move(w, w->b->input, blocks, &own, at, false, ready);
+    }
+    gci_wide_sign(w, gci_wide_send(w, gci_wide_rank(w, taker), at, bytes, ready), gci_wide_hash(sizes, (size_t)row));
 }
 
-/* A row comes from cluster i. */
+/* A row comes from cluster i. What is handed out of it bears whose it is, lest it be taken for another block of that length. */
 static void alltoall_take_row(alltoall *t, int i, int row)
 {
     gci_wide *w = t->w;
@@ -364,10 +381,10 @@ static void alltoall_take_row(alltoall *t, int i, int row)
     int from = gci_wide_rank(w, w->s->first[i] + row), taker = alltoall_taker(w, w->mine, i);
     size_t own = gci_block_bytes(blocks, from), at = 0, bytes;
     gci_spot to = gci_spot_at(alltoall_result, own > 0 ? gci_block_at(blocks, from) : 0);
-    uint32_t sizes;
+    uint32_t whose = gci_wide_hash(1, (size_t)from), sizes;
     if (w->place != taker) {
         if (own > 0)
-            gci_wide_recv(w, gci_wide_rank(w, taker), to, own, w->may_write);
+            gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, taker), to, own, w->may_write), whose);
         return;
     }
     r->left[row] = alltoall_free(r, row);
@@ -377,41 +394,16 @@ static void alltoall_take_row(alltoall *t, int i, int row)
         return;
     gci_spot all = alltoall_room(r, row);
     int32_t came = gci_wide_recv(w, gci_wide_rank(w, gci_wide_top(w, i, w->mine)), all, total, r->left[row]);
-    gci_wide_sign(w, came, sizes);
+    gci_wide_sign(w, came, gci_wide_hash(sizes, (size_t)row));
     for (int place = w->s->first[w->mine]; place < w->s->first[w->mine + 1]; place++, at += bytes) {
         gci_spot part = gci_spot_at(all, at);
         bytes = alltoall_size(t, IN_ROW, place, i, row);
         if (bytes > 0 && place == w->place)
             gci_emit_pend(w->b, gci_emit_copy(w->b, to, part, bytes, gci_emit_both(w->b, came, w->may_write)));
         else if (bytes > 0)
-            gci_emit_pend(w->b, gci_wide_send(w, gci_wide_rank(w, place), part, bytes, came));
+            gci_emit_pend(w->b, gci_wide_sign(w, gci_wide_send(w, gci_wide_rank(w, place), part, bytes, came), whose));
     }
     r->left[row] = gci_emit_join(w->b);
-}
-
-/* Where rows pass this rank. */
-static void alltoall_rows_begin(alltoall *t)
-{
-    const gci_wide *w = t->w;
-    int members = gci_wide_size(w, w->mine);
-    uint32_t sizes;
-    for (int k = 0; k < w->s->clusters; k++) {
-        size_t longest = 0;
-        if (k == w->mine)
-            continue;
-        alltoall_listen(t, k);
-        if (gci_wide_top(w, w->mine, k) == w->place) {
-            for (int place = w->s->first[w->mine]; place < w->s->first[w->mine + 1]; place++)
-                longest = place == w->place ? longest : gci_max(longest, alltoall_sum(t, IN_ROW, k, place, &sizes));
-            alltoall_make_room(t, &t->give[k], members, longest, false);
-        }
-        longest = 0;
-        if (alltoall_taker(w, w->mine, k) == w->place) {
-            for (int row = 0; row < gci_wide_size(w, k); row++)
-                longest = gci_max(longest, alltoall_row(t, IN_ROW, k, row, &sizes));
-            alltoall_make_room(t, &t->take[k], gci_wide_size(w, k), longest, true);
-        }
-    }
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------------ */
@@ -436,19 +428,21 @@ static void alltoall_pick(alltoall *t, int kind, bool recv, size_t *bytes, size_
 static void alltoall_emit(alltoall *t)
 {
     gci_wide *w = t->w;
-    int clusters = w->s->clusters, longest = t->limit[IN_ROW] > 0 ? (int)gci_wide_longest(w) : 0;
+    int clusters = w->s->clusters;
     gci_wide_direct(w, gci_max(t->limit[IN_BUNDLE], t->limit[IN_ROW]), false);
     for (int d = 1; d < clusters; d++)
         alltoall_give_bundle(t, (w->mine + d) % clusters);
-    if (longest > 0)
-        alltoall_rows_begin(t);
-    for (int row = 0; row < longest; row++)
+    for (int row = 0; row < t->rows; row++)
         for (int d = 1; d < clusters && row < gci_wide_size(w, w->mine); d++)
             alltoall_give_row(t, (w->mine + d) % clusters, row);
     gci_wide_direct(w, 0, true);
-    for (int d = 1; d < clusters; d++)
-        alltoall_take_bundle(t, (w->mine + clusters - d) % clusters);
-    for (int row = 0; row < longest; row++)
+    for (int d = 1; d < clusters; d++) {
+        int i = (w->mine + clusters - d) % clusters;
+        alltoall_take_bundle(t, i);
+        if (t->rows > 0 && alltoall_taker(w, w->mine, i) == w->place)
+            alltoall_make_room(t, i);
+    }
+    for (int row = 0; row < t->rows; row++)
         for (int d = 1; d < clusters; d++) {
             int i = (w->mine + clusters - d) % clusters;
             if (row < gci_wide_size(w, i))
@@ -460,19 +454,19 @@ GCI void gci_wide_alltoall(gci_wide *w)
 {
     const gci_call *call = w->call;
     alltoall t = { .w = w };
-    size_t ranks = (size_t)call->ranks, clusters = (size_t)w->s->clusters, longest = gci_wide_longest(w);
+    size_t ranks = (size_t)call->ranks, clusters = (size_t)w->s->clusters;
     if (call->even || call->heard)
         alltoall_limits(w, t.limit);
-    size_t lists = (1 + 2 * 2 * KINDS) * ranks * sizeof *t.lists, left = 2 * clusters * longest * sizeof *t.give->left;
-    t.lists = gci_alloc(w->env, lists + 2 * clusters * sizeof *t.give + left);
+    t.rows = t.limit[IN_ROW] > 0 ? w->s->longest : 0;
+    size_t lists = (1 + 2 * 2 * KINDS) * ranks * sizeof *t.lists, left = (size_t)t.rows * sizeof *t.take->left;
+    t.lists = gci_alloc(w->env, lists + clusters * (sizeof *t.take + left));
     if (!t.lists) {
         w->b->error = GC_ERR_NOMEM;
         return;
     }
-    t.give = (alltoall_rows *)(void *)((char *)t.lists + lists);
-    t.take = t.give + clusters;
-    for (size_t i = 0; i < 2 * clusters; i++)
-        t.give[i].left = (int32_t *)(void *)(t.give + 2 * clusters) + i * longest;
+    t.take = (alltoall_rows *)(void *)((char *)t.lists + lists);
+    for (size_t i = 0; i < clusters; i++)
+        t.take[i].left = (int32_t *)(void *)((char *)(t.take + clusters) + i * left);
     for (size_t i = 0; i < 2 * KINDS; i++)
         alltoall_pick(&t, (int)i / 2, i % 2, t.lists + (1 + 2 * i) * ranks, t.lists + (2 + 2 * i) * ranks);
     alltoall_emit(&t);

@@ -96,7 +96,7 @@ static int32_t reduce_free(const reduce_stream *st, int32_t round)
 /* Of any rank: all have the same window. */
 static size_t reduce_most_lanes(const reduce *r)
 {
-    return gci_wide_longest(r->w) + REDUCE_BEFORE + (size_t)r->parts;
+    return (size_t)r->w->s->longest + REDUCE_BEFORE + (size_t)r->parts;
 }
 
 /* What stands before lane_bytes is set. most: bytes of a round. */

@@ -832,6 +832,39 @@ static int sizes_apart(gc_comm *world, int rank, int size, void *arg)
     return 0;
 }
 
+/* Rank y takes x for one that has nothing for it: what follows from x must not be taken for that of others. */
+static int one_is_missing(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { STEP = 3100, TAG = 600 };
+    const size_t block = *(const size_t *)arg;
+    size_t to[RANKS_MAX], from[RANKS_MAX], at[RANKS_MAX];
+    uint8_t *a = gct_buffer(STEP * (size_t)size), *b = gct_buffer(STEP * (size_t)size);
+    for (int pair = 0; pair < size * size; pair++) {
+        int x = pair / size, y = pair % size;
+        for (int k = 0; k < size; k++) {
+            to[k] = block;
+            from[k] = rank == y && k == x && x != y ? 0 : block;
+            at[k] = (size_t)k * STEP;
+            gct_fill(a + at[k], block, rank, TAG + k);
+        }
+        int code = gc_alltoallv(world, a, to, at, b, from, at);
+        gct_require(code == GC_OK || (code == GC_ERR_MISMATCH && x != y), "%s", gc_strerror(code));
+        for (int k = 0; k < size && code == GC_OK; k++)
+            gct_require(from[k] == 0 || !gct_check(b + at[k], from[k], k, TAG + rank), "%d to %d: block of %d", x, y, k);
+        gct_ok(gc_barrier(world));
+    }
+    gct_require(!gct_buffer_free(a) && !gct_buffer_free(b), "overrun");
+    return 0;
+}
+
+static void test_one_is_missing(void **state)
+{
+    (void)state;
+    for (size_t block = 100; block <= 3000; block += 2900)
+        assert_int_equal(0, gct_job(&(gct_spec){ .ranks = gct_simulated(&(gct_spec){ .ranks = 8 }) ? 8 : 4, .sites = 2,
+                                                 .time_limit = 100, .unwitnessed = true }, one_is_missing, &block));
+}
+
 static void test_sizes_apart(void **state)
 {
     static const int ranks[] = { 4, 6, 9, 16 };
@@ -990,7 +1023,7 @@ int main(void)
         cmocka_unit_test(test_every_root), cmocka_unit_test(test_every_size), cmocka_unit_test(test_algorithms),
         cmocka_unit_test(test_reordered),  cmocka_unit_test(test_trees),      cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_pair_without), cmocka_unit_test(test_sizes_apart),
+        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_pair_without), cmocka_unit_test(test_one_is_missing), cmocka_unit_test(test_sizes_apart),
         cmocka_unit_test(test_kept),
     };
     return cmocka_run_group_tests_name("blocks", tests, NULL, NULL);

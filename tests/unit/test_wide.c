@@ -20,7 +20,8 @@ enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        BUNDLE_ALL = 2048,       /* alltoall, if clusters have at least as many ranks as there are clusters, and */
        BUNDLES_ALL = 4 << 20,   /* so much room for what goes from one to another; */
        ROW = 65536,             /* that alltoall sends in rows, if clusters have more pairs of ranks than there are clusters, and */
-       ROWS_ALL = 16 << 20,     /* no two clusters have more than so much for each other */
+       ROWS_ALL = 16 << 20,     /* no two clusters have more than so much for each other, and none has more ranks than */
+       ROW_RANKS = 64,
        SHORT = 512,             /* bytes: of vectors that need not associate, at most; and of a piece of one with many parts, at least, */
        CUTS = 64 };             /* which is not of more pieces than these, or those that it were anyway */
 
@@ -238,9 +239,13 @@ static bool is_in_row(const job_spec *j, size_t bytes)
 {
     const gci_clusters *s = j->clusters;
     size_t pairs = 0, longest = j->sizes ? ROW : j->bytes;
-    for (int k = 0; k < s->clusters; k++)
-        pairs = gci_max(pairs, (size_t)size_of(s, k) * (size_t)size_of(s, k));
-    return j->coll == GCI_ALLTOALL && bytes <= ROW && pairs > (size_t)s->clusters && pairs * longest <= ROWS_ALL;
+    bool few = true;
+    for (int k = 0; k < s->clusters; k++) {
+        few &= size_of(s, k) <= ROW_RANKS;
+        for (int i = 0; i < k; i++)
+            pairs = gci_max(pairs, (size_t)size_of(s, k) * (size_t)size_of(s, i));
+    }
+    return j->coll == GCI_ALLTOALL && few && bytes <= ROW && pairs > (size_t)s->clusters && pairs * longest <= ROWS_ALL;
 }
 
 /* What rank a has for rank b alone. */
