@@ -146,7 +146,7 @@ GCI void gci_overlay_wait(gci_overlay *o, bool (*done)(void *arg), void *arg, co
 
 GCI bool gci_overlay_poll(gci_overlay *o, int hint)
 {
-    if (o->outer >= 0 && o->rung)
+    if (o->rung)
         o->sys->rest(o->sys, o->bell);
     o->rung = false;
     o->calls++;
@@ -188,7 +188,6 @@ GCI int gci_overlay_fd(gci_overlay *o)
     o->bell = bell;
     o->timer = timer;
     o->outer = outer;
-    o->rung = false;
     gci_overlay_ring(o);                /* the first gc_progress sees what was missed, and arms the timer */
     return outer;
 }

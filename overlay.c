@@ -45,8 +45,9 @@ static bool sleeps(const gci_overlay *o) { return o->asleep || (o->thread_asleep
 /* Whoever sleeps in a poller of his own is to look. Once, until he has. */
 GCI void gci_overlay_ring(gci_overlay *o)
 {
-    if (o->outer >= 0 && !o->rung)
-        o->sys->wake(o->sys, o->bell);
+    if (o->outer < 0 || o->rung)
+        return;
+    o->sys->wake(o->sys, o->bell);
     o->rung = true;
 }
 

@@ -157,10 +157,11 @@ GCI void gci_alltoall_tell(const gci_wide *w, int to, uint8_t *told)
     alltoall_limits(w, limit);
     for (int k = 0; k < w->s->clusters; k++, told += bytes) {
         bytes = alltoall_told_about(w, to, k);
-        if (bytes > 0 && gci_wide_top(w, w->mine, k) != to)
+        bool top = gci_wide_top(w, w->mine, k) == to;
+        if (bytes > 0 && !top)
             alltoall_tell_sizes(w, limit, k, told);
-        for (int kind = 0; bytes > 0 && gci_wide_top(w, w->mine, k) == to && (size_t)kind < bytes / SUM_BYTES; kind++)
-            alltoall_tell_sum(w, limit, kind, k, told + kind * SUM_BYTES);
+        for (size_t at = 0; at < bytes && top; at += SUM_BYTES)
+            alltoall_tell_sum(w, limit, (int)(at / SUM_BYTES), k, told + at);
     }
 }
 
@@ -351,7 +352,6 @@ static void alltoall_give_row(alltoall *t, int j, int row)
     gci_spot at;
     if (place != w->place && w->place != top)
         return;
-    alltoall_listen(t, j);
     gci_wide_piece own = { .bytes = 0 };
     if (place == w->place)
         own = gci_wide_whole(w, blocks, w->s->first[j], w->s->first[j + 1]);
@@ -359,6 +359,7 @@ static void alltoall_give_row(alltoall *t, int j, int row)
         gci_wide_send_blocks(w, top, w->b->input, blocks, own, ready);
         return;
     }
+    alltoall_listen(t, j);
     size_t bytes = alltoall_sum(t, IN_ROW, j, place, &sizes);
     if (bytes == 0)
         return;

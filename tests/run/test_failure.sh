@@ -165,6 +165,7 @@ for direct in 0 1; do
     met 3 GC_ERR_PEER 1 "$since" 20000
     # Who finds no route any more may say so a moment before it hears why, and others hear of that.
     [ "$(grep -c ' met .*\(out of descriptors\|no route leads there\|gave rank 1 up\)' out)" -eq 3 ] || wrong 'another cause is told'
+    grep -q ' met .*\(out of descriptors\|no route leads there\)' out || wrong 'nobody tells the cause'
     want_status 3; want_nothing_left; end
 done
 unset GRIDCOMM_DIRECT
