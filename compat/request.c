@@ -1,0 +1,330 @@
+/* request.c: requests: their completion, and those that nobody waits for.
+ * SPDX-License-Identifier: MIT
+ *
+ * A request holds gridcomm's, which goes when it is complete. What is then known stays in result until the program asks:
+ * so Testall and Request_get_status may look without taking. Messages to MPI_PROC_NULL are complete from the start.
+ *
+ * Orphans (buffered sends, requests that were freed) are completed when the next one comes, and at the end of the program.
+ */
+#include "mpi_int.h"
+
+#include <pthread.h>
+
+enum { FEW = 64 };                      /* requests of one call for which no memory is asked */
+
+const gc_status gcm_nobody = { .source = MPI_PROC_NULL, .tag = MPI_ANY_TAG, .fault_rank = -1 };
+static const gc_status nothing = { .source = MPI_ANY_SOURCE, .tag = MPI_ANY_TAG, .fault_rank = -1 };
+
+static struct orphanage { pthread_mutex_t lock; MPI_Request first; } orphanage = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+GCM void gcm_status_set(MPI_Status *to, const gc_status *from)
+{
+    if (to == MPI_STATUS_IGNORE)
+        return;
+    to->MPI_SOURCE = from->source;
+    to->MPI_TAG = from->tag;
+    to->gcm_bytes = from->bytes;
+    to->gcm_cancelled = from->error == GC_ERR_CANCELLED;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+/* Has it completed? Looks once, or waits. */
+static bool request_done(MPI_Request r, bool wait)
+{
+    int done = 1;
+    if (r->gc && wait)
+        gc_wait(&r->gc, &r->result);
+    else if (r->gc)
+        gc_test(&r->gc, &done, &r->result);
+    return done;
+}
+
+/* The program ends without having completed it: what it sent shall arrive, what it did not get is not waited for. */
+static void request_forgotten(gcm_object *object)
+{
+    MPI_Request r = (MPI_Request)object;
+    MPI_Cancel(&r);
+    request_done(r, true);
+    gcm_request_drop(r, false, 0);
+}
+
+GCM MPI_Request gcm_request_new(MPI_Comm comm, const char *call)
+{
+    MPI_Request r = gcm_new(sizeof *r);
+    if (!r)
+        return NULL;
+    r->object.end = request_forgotten;
+    r->comm = comm;
+    r->call = call;
+    comm->refs++;
+    return r;
+}
+
+GCM void gcm_request_drop(MPI_Request r, bool store, size_t bytes)
+{
+    gcm_side_close(&r->send, false, 0);
+    gcm_side_close(&r->recv, store, bytes);
+    gcm_reduction_close(&r->reduction);
+    gcm_comm_drop(r->comm);
+    gcm_delete(r);
+}
+
+/* Gives a completed request's result to the program and frees it. Returns its error class, which nobody has heard of yet. */
+static int request_take(MPI_Request *request, MPI_Status *status)
+{
+    MPI_Request r = *request;
+    int err = r->result.error;
+    gcm_status_set(status, r->receives || err == GC_ERR_CANCELLED ? &r->result : &nothing);
+    gcm_request_drop(r, err == GC_OK || err == GC_ERR_TRUNCATE, r->receives ? r->result.bytes : SIZE_MAX);
+    *request = MPI_REQUEST_NULL;
+    return err == GC_ERR_CANCELLED ? MPI_SUCCESS : gcm_class(err);
+}
+
+/* The same of a call that completes one request. */
+static int request_finish(MPI_Request *request, MPI_Status *status)
+{
+    char why[MPI_MAX_ERROR_STRING] = "";
+    MPI_Comm comm = (*request)->comm;
+    const char *call = (*request)->call;
+    if ((*request)->result.error)
+        gc_last_error(comm->gc, NULL, why, sizeof why);
+    comm->refs++;                       /* whose handler hears of it */
+    int class = request_take(request, status);
+    if (class)
+        class = gcm_error(comm, call, class, why);
+    gcm_comm_drop(comm);
+    return class;
+}
+
+static int none_left(MPI_Status *status)
+{
+    gcm_status_set(status, &nothing);
+    return MPI_SUCCESS;
+}
+
+/* ---- one --------------------------------------------------------------------------------------------------------- */
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status)
+{
+    if (!request)
+        return GCM_FAIL(NULL, MPI_ERR_REQUEST);
+    if (!*request)
+        return none_left(status);
+    request_done(*request, true);
+    return request_finish(request, status);
+}
+
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+    if (!request || !flag)
+        return GCM_FAIL(NULL, !request ? MPI_ERR_REQUEST : MPI_ERR_ARG);
+    *flag = 1;
+    if (!*request)
+        return none_left(status);
+    *flag = request_done(*request, false);
+    return *flag ? request_finish(request, status) : MPI_SUCCESS;
+}
+
+int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
+{
+    if (!flag)
+        return GCM_FAIL(NULL, MPI_ERR_ARG);
+    *flag = !request || request_done(request, false);
+    if (*flag)
+        gcm_status_set(status, request && request->receives ? &request->result : &nothing);
+    return MPI_SUCCESS;
+}
+
+int MPI_Cancel(MPI_Request *request)    /* of a send it has no effect: it takes place */
+{
+    if (!request || !*request)
+        return GCM_FAIL(NULL, MPI_ERR_REQUEST);
+    if ((*request)->receives && (*request)->gc)
+        gc_cancel((*request)->gc);
+    return MPI_SUCCESS;
+}
+
+int MPI_Test_cancelled(const MPI_Status *status, int *flag)
+{
+    if (!status || !flag)
+        return GCM_FAIL(NULL, MPI_ERR_ARG);
+    *flag = status->gcm_cancelled;
+    return MPI_SUCCESS;
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
+/* Takes all, which are complete. Where one failed, every status tells of its own. */
+static int take_all(const char *call, int n, MPI_Request requests[], MPI_Status statuses[])
+{
+    MPI_Comm comm = MPI_COMM_WORLD;
+    char why[MPI_MAX_ERROR_STRING] = "";
+    int worst = MPI_SUCCESS;
+    for (int i = 0; i < n; i++) {
+        MPI_Status *status = statuses ? &statuses[i] : MPI_STATUS_IGNORE;
+        int class = MPI_SUCCESS;
+        if (!requests[i])
+            none_left(status);
+        else {
+            if (requests[i]->result.error && !worst)
+                gc_last_error(requests[i]->comm->gc, NULL, why, sizeof why);
+            class = request_take(&requests[i], status);
+        }
+        if (status)
+            status->MPI_ERROR = class;
+        worst = worst ? worst : class;
+    }
+    return worst ? gcm_error(comm, call, statuses ? MPI_ERR_IN_STATUS : worst, why) : MPI_SUCCESS;
+}
+
+static int requests_check(const char *call, int n, const MPI_Request requests[], const void *other)
+{
+    if (n < 0 || (n > 0 && !requests) || !other)
+        return gcm_error(NULL, call, n < 0 ? MPI_ERR_COUNT : !other ? MPI_ERR_ARG : MPI_ERR_REQUEST, NULL);
+    return MPI_SUCCESS;
+}
+
+int MPI_Waitall(int n, MPI_Request requests[], MPI_Status statuses[])
+{
+    int class = requests_check(__func__, n, requests, "");
+    if (class)
+        return class;
+    for (int i = 0; i < n; i++)
+        if (requests[i])
+            request_done(requests[i], true);
+    return take_all(__func__, n, requests, statuses);
+}
+
+int MPI_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[])
+{
+    int class = requests_check(__func__, n, requests, flag);
+    if (class)
+        return class;
+    *flag = 1;
+    for (int i = 0; *flag && i < n; i++)
+        *flag = !requests[i] || request_done(requests[i], false);
+    return *flag ? take_all(__func__, n, requests, statuses) : MPI_SUCCESS;
+}
+
+/* ---- any and some ------------------------------------------------------------------------------------------------ */
+
+/* Finds one that is complete: its index; -1: there is none left to wait for; -2: none is complete yet, or no memory. */
+static int find_done(int n, const MPI_Request requests[], bool wait, int *class)
+{
+    gc_request *few[FEW], **list = n <= FEW ? few : malloc((size_t)n * sizeof(gc_request *));
+    int found = -1, done = 1;
+    gc_status status;
+    *class = list ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    if (!list)
+        return -2;
+    for (int i = 0; i < n; i++) {
+        list[i] = requests[i] ? requests[i]->gc : NULL;
+        if (requests[i] && !requests[i]->gc && found < 0)
+            found = i;
+    }
+    if (found < 0) {
+        if (wait)
+            gc_waitany(n, list, &found, &status);
+        else
+            gc_testany(n, list, &found, &done, &status);
+        if (found >= 0 && done) {
+            requests[found]->gc = NULL;
+            requests[found]->result = status;
+        }
+    }
+    if (list != few)
+        free(list);
+    return done ? found : -2;
+}
+
+static int find_any(const char *call, int n, MPI_Request requests[], bool wait, int *index, int *flag, MPI_Status *status)
+{
+    int class, found = find_done(n, requests, wait, &class);
+    if (class)
+        return gcm_error(NULL, call, class, NULL);
+    *flag = found != -2;
+    *index = found >= 0 ? found : MPI_UNDEFINED;
+    return found >= 0 ? request_finish(&requests[found], status) : found == -1 ? none_left(status) : MPI_SUCCESS;
+}
+
+int MPI_Waitany(int n, MPI_Request requests[], int *index, MPI_Status *status)
+{
+    int flag, class = requests_check(__func__, n, requests, index);
+    return class ? class : find_any(__func__, n, requests, true, index, &flag, status);
+}
+
+int MPI_Testany(int n, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+    int class = requests_check(__func__, n, requests, index && flag ? index : NULL);
+    return class ? class : find_any(__func__, n, requests, false, index, flag, status);
+}
+
+/* Takes all that are complete, if wait at least one. */
+static int find_some(const char *call, int n, MPI_Request requests[], bool wait, int *count, int indices[],
+                     MPI_Status statuses[])
+{
+    int class, k = 0, worst = MPI_SUCCESS, found;
+    while ((found = find_done(n, requests, wait && k == 0, &class)) >= 0) {
+        MPI_Status *status = statuses ? &statuses[k] : MPI_STATUS_IGNORE;
+        int one = request_take(&requests[found], status);
+        if (status)
+            status->MPI_ERROR = one;
+        worst = worst ? worst : one;
+        indices[k++] = found;
+    }
+    *count = k > 0 ? k : found == -1 ? MPI_UNDEFINED : 0;
+    if (class || worst)
+        return gcm_error(NULL, call, class ? class : statuses ? MPI_ERR_IN_STATUS : worst, NULL);
+    return MPI_SUCCESS;
+}
+
+int MPI_Waitsome(int n, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[])
+{
+    int class = requests_check(__func__, n, requests, done && (indices || n == 0) ? done : NULL);
+    return class ? class : find_some(__func__, n, requests, true, done, indices, statuses);
+}
+
+int MPI_Testsome(int n, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[])
+{
+    int class = requests_check(__func__, n, requests, done && (indices || n == 0) ? done : NULL);
+    return class ? class : find_some(__func__, n, requests, false, done, indices, statuses);
+}
+
+/* ---- nobody waits ------------------------------------------------------------------------------------------------ */
+
+GCM void gcm_request_orphan(MPI_Request r)
+{
+    pthread_mutex_lock(&orphanage.lock);
+    r->next = orphanage.first;
+    orphanage.first = r;
+    pthread_mutex_unlock(&orphanage.lock);
+}
+
+GCM size_t gcm_orphans_sweep(bool wait)
+{
+    size_t buffered = 0;
+    pthread_mutex_lock(&orphanage.lock);
+    for (MPI_Request *at = &orphanage.first; *at;) {
+        MPI_Request r = *at;
+        if (request_done(r, wait)) {
+            *at = r->next;
+            request_take(&r, MPI_STATUS_IGNORE);
+        } else {
+            buffered += r->buffered;
+            at = &r->next;
+        }
+    }
+    pthread_mutex_unlock(&orphanage.lock);
+    return buffered;
+}
+
+int MPI_Request_free(MPI_Request *request)
+{
+    if (!request || !*request)
+        return GCM_FAIL(NULL, MPI_ERR_REQUEST);
+    gcm_orphans_sweep(false);
+    gcm_request_orphan(*request);
+    *request = MPI_REQUEST_NULL;
+    return MPI_SUCCESS;
+}
