@@ -30,6 +30,8 @@ rooms   := $(filter $(wildcard *.c),$(ROOMS:=.c)) $(filter-out $(ROOMS:=.c),$(wi
 $(if $(filter-out $(ROOMS:=.c),$(rooms)),$(warning ROOMS lacks $(filter-out $(ROOMS:=.c),$(rooms))))
 objects  = $(patsubst %.c,$(OUT)/obj/%.o,$(1))
 LIB     := $(OUT)/libgridcomm.a
+# MPI programs: the layer, and its compiler wrappers.
+MPI     := $(OUT)/libgcmpi.a $(OUT)/gcmpicc $(OUT)/gcmpicxx
 
 gcrun    := $(wildcard tools/gcrun*.c)
 examples := $(patsubst %.c,$(OUT)/%,$(wildcard examples/*.c))
@@ -48,7 +50,7 @@ tools     := $(OUT)/gcrun $(OUT)/gctopo $(patsubst %.c,$(OUT)/%,$(wildcard tests
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(examples)
+all: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(examples) $(MPI)
 lib: $(LIB)
 
 $(OUT)/obj/%.o: %.c $(OUT)/flags
@@ -62,6 +64,14 @@ $(OUT)/flags: FORCE
 $(LIB): $(call objects,$(rooms))
 	@rm -f $@
 	$(AR) rcs $@ $^
+
+$(OUT)/libgcmpi.a: $(OUT)/obj/compat/mpi.o
+	@rm -f $@
+	$(AR) rcs $@ $^
+wrapper = sed 's,@INCLUDE@,$(1),; s,@LIB@,$(2),' compat/gcmpicc.sh > $(3) && chmod 755 $(3)
+$(OUT)/gcmpicc $(OUT)/gcmpicxx: compat/gcmpicc.sh
+	@mkdir -p $(@D)
+	$(call wrapper,$(CURDIR)/compat,$(abspath $(OUT)),$@)
 
 # The programs: each needs its own object, what is added below, and the library last.
 link = @mkdir -p $(@D); echo 'link $@'; $(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(1)
@@ -151,14 +161,14 @@ run-fuzz: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz/%))
 fuzz-coverage: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz-coverage/%))
 	@LLVM_COV='$(LLVM_COV)' LLVM_PROFDATA='$(LLVM_PROFDATA)' sh tests/fuzz/coverage.sh $(BUILD) $(notdir $^)
 
-checked := $(rooms) $(gcrun) tools/gctopo.c $(wildcard examples/*.c)
+checked := $(rooms) $(gcrun) tools/gctopo.c $(wildcard examples/*.c) $(filter-out compat/mpi.c,$(wildcard compat/*.c))
 # A quarter of the analyzer's usual limit for a function takes a third of the time.
 analyzer := -Xclang -analyzer-config -Xclang max-nodes=60000
 tidy:
 	@sh tests/need.sh tidy
 	@printf '%s\n' $(checked) | xargs -P $$(nproc) -I{} clang-tidy --quiet {} -- -std=c11 -I. $(analyzer) 2>/dev/null
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --suppress=ctuuninitvar --error-exitcode=1 \
-	  -D_GNU_SOURCE -DGCI= -I. $(checked)
+	  -D_GNU_SOURCE -DGCI= -DGCM= -I. $(checked)
 
 coverage:
 	@$(MAKE) --no-print-directory COVERAGE=1 test
@@ -166,11 +176,14 @@ coverage:
 	  awk -F"'" '/^File/ { f = $$2 } /^Lines/ && f ~ /^[a-z0-9]+\.c$$/ { print f, $$0; f = "" }'
 
 version = $(shell awk '/define GRIDCOMM_VERSION_/ { v = v s $$3; s = "." } END { print v }' gridcomm.h)
-install: $(LIB) $(OUT)/gcrun $(OUT)/gctopo
-	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/bin
+install: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(MPI)
+	install -d $(DESTDIR)$(PREFIX)/include/gcmpi $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/bin
 	install -m 644 gridcomm.h $(DESTDIR)$(PREFIX)/include/
-	install -m 644 $(LIB) $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 compat/mpi.h $(DESTDIR)$(PREFIX)/include/gcmpi/
+	install -m 644 $(LIB) $(OUT)/libgcmpi.a $(DESTDIR)$(PREFIX)/lib/
 	install -m 755 $(OUT)/gcrun $(OUT)/gctopo $(DESTDIR)$(PREFIX)/bin/
+	$(call wrapper,$(PREFIX)/include/gcmpi,$(PREFIX)/lib,$(DESTDIR)$(PREFIX)/bin/gcmpicc)
+	cp $(DESTDIR)$(PREFIX)/bin/gcmpicc $(DESTDIR)$(PREFIX)/bin/gcmpicxx
 	printf '%s\n' 'Name: gridcomm' 'Description: messages and collectives between processes on untidy networks' \
 	  'Version: $(version)' 'Cflags: -I$(PREFIX)/include' 'Libs: -L$(PREFIX)/lib -lgridcomm -pthread' \
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/gridcomm.pc
@@ -179,7 +192,7 @@ clean:
 	rm -rf $(BUILD) dist
 
 help:
-	@echo 'make             $(BUILD)/libgridcomm.a, $(BUILD)/gcrun, $(BUILD)/gctopo, $(BUILD)/examples/'
+	@echo 'make             $(BUILD)/libgridcomm.a, $(BUILD)/gcrun, $(BUILD)/gctopo, $(BUILD)/examples/, $(BUILD)/gcmpicc'
 	@echo 'make demo        8 processes in 2 clusters on this machine: ring, broadcast of a file, allreduce'
 	@echo 'make test        builds and runs all tests; TESTS="unit/test_op api" runs those whose name has a word of it'
 	@echo 'make bench       the ratios against bare sockets, on the test bed (root)'

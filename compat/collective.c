@@ -113,7 +113,8 @@ static int bcast(const char *call, void *buf, int count, MPI_Datatype type, int 
 }
 
 /* One block here, and at the root (if so) those of all, as listed or in a row. */
-static void open_gather(collective *c, bool mine, const void *send, int send_count, MPI_Datatype send_type, const gcm_side *recv)
+static void open_gather(collective *c, bool mine, const void *send, int send_count, MPI_Datatype send_type,
+                        const gcm_side *recv)
 {
     bool in_place = send == MPI_IN_PLACE;
     if (mine)
@@ -147,7 +148,8 @@ static int gatherv(const char *call, const void *send, int send_count, MPI_Datat
     if (mine && !counts)
         c.class = MPI_ERR_ARG;
     open_gather(&c, mine, send, send_count, send_type,
-                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.class ? 0 : comm->size, .counts = counts, .displs = displs });
+                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.class ? 0 : comm->size, .counts = counts,
+                             .displs = displs });
     RUN(&c, gatherv, c.r->send.at, c.r->send.bytes, c.r->recv.at, c.r->recv.sizes, c.r->recv.offsets, root);
     return close_call(&c);
 }
@@ -177,8 +179,8 @@ static int scatter(const char *call, const void *send, int send_count, MPI_Datat
     return close_call(&c);
 }
 
-static int scatterv(const char *call, const void *send, const int counts[], const int displs[], MPI_Datatype send_type, void *recv,
-                    int recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm, MPI_Request *out)
+static int scatterv(const char *call, const void *send, const int counts[], const int displs[], MPI_Datatype send_type,
+                    void *recv, int recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm, MPI_Request *out)
 {
     collective c;
     bool mine = open_rooted(&c, call, comm, root, out);
@@ -201,15 +203,16 @@ static int allgather(const char *call, const void *send, int send_count, MPI_Dat
     return close_call(&c);
 }
 
-static int allgatherv(const char *call, const void *send, int send_count, MPI_Datatype send_type, void *recv, const int counts[],
-                      const int displs[], MPI_Datatype recv_type, MPI_Comm comm, MPI_Request *out)
+static int allgatherv(const char *call, const void *send, int send_count, MPI_Datatype send_type, void *recv,
+                      const int counts[], const int displs[], MPI_Datatype recv_type, MPI_Comm comm, MPI_Request *out)
 {
     collective c;
     open_call(&c, call, comm, out);
     if (!c.class && !counts)
         c.class = MPI_ERR_ARG;
     open_gather(&c, true, send, send_count, send_type,
-                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.class ? 0 : comm->size, .counts = counts, .displs = displs });
+                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.class ? 0 : comm->size, .counts = counts,
+                             .displs = displs });
     RUN(&c, allgatherv, c.r->send.at, c.r->send.bytes, c.r->recv.at, c.r->recv.sizes, c.r->recv.offsets);
     return close_call(&c);
 }
@@ -250,12 +253,13 @@ static int alltoallv(const char *call, const gcm_side *send, const gcm_side *rec
     RUN(&c, alltoallv, from->at, from->sizes, from->offsets, c.r->recv.at, c.r->recv.sizes, c.r->recv.offsets);
     return close_call(&c);
 }
-#define LISTED_SIDE(b, t, ts, c, d) (&(gcm_side){ .buf = (void *)(uintptr_t)(b), .type = t, .types = ts, .counts = c, .displs = d })
+#define LISTED_SIDE(b, t, ts, c, d) \
+    (&(gcm_side){ .buf = (void *)(uintptr_t)(b), .type = t, .types = ts, .counts = c, .displs = d })
 
 /* ---- data reduced ------------------------------------------------------------------------------------------------ */
 
-/* A vector of send_count here, of which recv_count come back, if at all; in place there is but the receive side. Returns the one
- * that is sent. */
+/* A vector of send_count here, of which recv_count come back, if at all; in place there is but the receive side. Returns the
+ * one that is sent. */
 static const gcm_side *open_reduction(collective *c, const void *send, void *recv, size_t send_count, int recv_count, int how,
                                       MPI_Datatype type, MPI_Op op)
 {
@@ -354,7 +358,8 @@ static int reduce_scatter_block(const char *call, const void *send, void *recv, 
     open_call(&c, call, comm, out);
     if (!c.class && count < 0)
         c.class = MPI_ERR_COUNT;
-    const gcm_side *from = open_reduction(&c, send, recv, c.class ? 0 : (size_t)count * (size_t)comm->size, count, GCM_STORE, type, op);
+    size_t all = c.class ? 0 : (size_t)count * (size_t)comm->size;
+    const gcm_side *from = open_reduction(&c, send, recv, all, count, GCM_STORE, type, op);
     const gcm_reduction *r = &c.r->reduction;
     RUN(&c, reduce_scatter_block, from->at, c.r->recv.at, elements(&c, type, count), r->type, r->op);
     return close_call(&c);

@@ -106,7 +106,8 @@ static const char *class_text(int class)
 
 static void error_fatal(MPI_Comm comm, const char *call, int class, const char *why)
 {
-    fprintf(stderr, "rank %d: %s: %s%s%s\n", gcm_comm_world.rank, call, class_text(class), why && why[0] ? ": " : "", why ? why : "");
+    fprintf(stderr, "rank %d: %s: %s%s%s\n", gcm_comm_world.rank, call, class_text(class), why && why[0] ? ": " : "",
+            why ? why : "");
     MPI_Abort(comm, class);
 }
 

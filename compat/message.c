@@ -8,12 +8,14 @@
 
 #include <pthread.h>
 
-enum mode { STANDARD, SYNCHRONOUS };
-
 struct gcm_message { gcm_object object; gc_message *gc; MPI_Comm comm; };
 struct gcm_message gcm_message_no_proc;
 
-static struct attached { pthread_mutex_t lock; void *buffer; size_t bytes, used; } attached = { .lock = PTHREAD_MUTEX_INITIALIZER };
+static struct attached {
+    pthread_mutex_t lock;
+    void *buffer;
+    size_t bytes;
+} attached = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
@@ -50,30 +52,6 @@ static int send_blocking(const char *call, int (*send)(gc_comm *, const void *, 
     return gcm_gc_error(comm, call, err);
 }
 
-/* Begins a send. *out has it, or NULL after an error. */
-static int send_begin(const char *call, enum mode mode, const gcm_side *side, int dest, int tag, MPI_Comm comm, MPI_Request *out)
-{
-    int class = !out ? MPI_ERR_ARG : send_check(comm, dest, tag), err = GC_OK;
-    MPI_Request r = class ? NULL : gcm_request_new(comm, call);
-    if (!class && !r)
-        class = MPI_ERR_NO_MEM;
-    if (!class) {
-        r->send = *side;
-        class = gcm_side_open(&r->send, GCM_LOAD);
-    }
-    if (!class && dest == MPI_PROC_NULL)
-        r->result = gcm_nobody;
-    else if (!class)
-        err = (mode == SYNCHRONOUS ? gc_issend : gc_isend)(comm->gc, r->send.at, r->send.bytes, dest, tag, &r->gc);
-    if (r && (class || err)) {
-        gcm_request_drop(r, false, 0);
-        r = NULL;
-    }
-    if (out)
-        *out = r;
-    return class ? gcm_error(comm, call, class, NULL) : gcm_gc_error(comm, call, err);
-}
-
 int MPI_Send(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
 {
     return send_blocking(__func__, gc_send, buf, count, type, dest, tag, comm);
@@ -87,24 +65,6 @@ int MPI_Ssend(const void *buf, int count, MPI_Datatype type, int dest, int tag, 
 int MPI_Rsend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
 {
     return send_blocking(__func__, gc_send, buf, count, type, dest, tag, comm);
-}
-
-int MPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    const gcm_side side = side_of(buf, count, type);
-    return send_begin(__func__, STANDARD, &side, dest, tag, comm, request);
-}
-
-int MPI_Issend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    const gcm_side side = side_of(buf, count, type);
-    return send_begin(__func__, SYNCHRONOUS, &side, dest, tag, comm, request);
-}
-
-int MPI_Irsend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    const gcm_side side = side_of(buf, count, type);
-    return send_begin(__func__, STANDARD, &side, dest, tag, comm, request);
 }
 
 /* ---- buffered sends ---------------------------------------------------------------------------------------------- */
@@ -146,15 +106,13 @@ static int side_copy(gcm_side *side)
     return MPI_SUCCESS;
 }
 
-static int send_buffered(const char *call, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
+/* As message_start. */
+static int send_buffered(const char *call, gcm_side side, int dest, int tag, MPI_Comm comm, int *err)
 {
-    gcm_side side = side_of(buf, count, type);
-    int class = send_check(comm, dest, tag), err = GC_OK;
     MPI_Request r = NULL;
-    if (!class)
-        class = side_copy(&side);
+    int class = side_copy(&side);
     if (class)
-        return gcm_error(comm, call, class, NULL);
+        return class;
     pthread_mutex_lock(&attached.lock);
     size_t need = side.bytes + MPI_BSEND_OVERHEAD, used = gcm_orphans_sweep(false);
     if (need > attached.bytes || used > attached.bytes - need)
@@ -164,31 +122,24 @@ static int send_buffered(const char *call, const void *buf, int count, MPI_Datat
     if (r) {
         r->send = side;
         r->buffered = need;
-        err = gc_isend(comm->gc, side.at, side.bytes, dest, tag, &r->gc);
+        *err = gc_isend(comm->gc, side.at, side.bytes, dest, tag, &r->gc);
     }
-    if (r && !err)
+    if (r && !*err)
         gcm_request_orphan(r);
     pthread_mutex_unlock(&attached.lock);
-    if (r && err)
+    if (r && *err)
         gcm_request_drop(r, false, 0);
     if (!r)
         gcm_side_close(&side, false, 0);
-    return class ? gcm_error(comm, call, class, NULL) : gcm_gc_error(comm, call, err);
+    return class;
 }
 
 int MPI_Bsend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
 {
-    return send_buffered(__func__, buf, count, type, dest, tag, comm);
-}
-
-/* The message is copied: the request is complete at once. */
-int MPI_Ibsend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    if (!request)
-        return GCM_FAIL(comm, MPI_ERR_ARG);
-    int class = send_buffered(__func__, buf, count, type, dest, tag, comm);
-    *request = class ? MPI_REQUEST_NULL : gcm_request_new(comm, __func__);
-    return !class && !*request ? GCM_FAIL(comm, MPI_ERR_NO_MEM) : class;
+    int err = GC_OK, class = send_check(comm, dest, tag);
+    if (!class)
+        class = send_buffered(__func__, side_of(buf, count, type), dest, tag, comm, &err);
+    return class ? GCM_FAIL(comm, class) : gcm_gc_error(comm, __func__, err);
 }
 
 /* ---- receives ---------------------------------------------------------------------------------------------------- */
@@ -214,28 +165,130 @@ int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_C
     return recv_end(__func__, &side, err, &got, comm, status);
 }
 
-int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request)
+/* ---- begun, once or again and again ------------------------------------------------------------------------------ */
+
+/* Begins what message says. Returns an error class, or sets *err; the request stays. */
+static int message_start(MPI_Request r, int *err)
 {
-    int class = !request ? MPI_ERR_ARG : recv_check(comm, source, tag), err = GC_OK;
-    MPI_Request r = class ? NULL : gcm_request_new(comm, __func__);
+    const gcm_message_args *m = &r->message;
+    gcm_side *side = m->mode == GCM_RECEIVE ? &r->recv : &r->send;
+    gc_comm *gc = r->comm->gc;
+    r->result = gcm_nobody;
+    if (m->mode == GCM_BUFFERED)        /* the message is copied: the request is complete at once */
+        return send_buffered(r->call, m->side, m->peer, m->tag, r->comm, err);
+    *side = m->side;
+    int class = gcm_side_open(side, m->mode == GCM_RECEIVE ? GCM_STORE : GCM_LOAD);
+    if (class || m->peer == MPI_PROC_NULL)
+        return class;
+    switch (m->mode) {
+    case GCM_RECEIVE:     *err = gc_irecv(gc, side->at, side->bytes, m->peer, m->tag, &r->gc); break;
+    case GCM_SYNCHRONOUS: *err = gc_issend(gc, side->at, side->bytes, m->peer, m->tag, &r->gc); break;
+    default:              *err = gc_isend(gc, side->at, side->bytes, m->peer, m->tag, &r->gc); break;
+    }
+    return MPI_SUCCESS;
+}
+
+/* A request for a message; persistent ones are not begun yet. *out is NULL after an error. */
+static int message_new(const char *call, const gcm_message_args *message, MPI_Comm comm, bool persistent, MPI_Request *out)
+{
+    int err = GC_OK, class = !out ? MPI_ERR_ARG : message->mode == GCM_RECEIVE ? recv_check(comm, message->peer, message->tag) :
+                             send_check(comm, message->peer, message->tag);
+    if (!class && gcm_type_bad(message->side.type))
+        class = MPI_ERR_TYPE;
+    MPI_Request r = class ? NULL : gcm_request_new(comm, call);
     if (!class && !r)
         class = MPI_ERR_NO_MEM;
-    if (!class) {
-        r->receives = true;
-        r->recv = side_of(buf, count, type);
-        class = gcm_side_open(&r->recv, GCM_STORE);
+    if (r) {
+        r->message = *message;
+        r->receives = message->mode == GCM_RECEIVE;
+        r->persistent = persistent;
     }
-    if (!class && source == MPI_PROC_NULL)
-        r->result = gcm_nobody;
-    else if (!class)
-        err = gc_irecv(comm->gc, r->recv.at, r->recv.bytes, source, tag, &r->gc);
+    if (r && persistent)
+        gcm_type_keep(message->side.type);
+    else if (r)
+        class = message_start(r, &err);
     if (r && (class || err)) {
         gcm_request_drop(r, false, 0);
         r = NULL;
     }
-    if (request)
-        *request = r;
-    return class ? GCM_FAIL(comm, class) : gcm_gc_error(comm, __func__, err);
+    if (out)
+        *out = r;
+    return class ? gcm_error(comm, call, class, NULL) : gcm_gc_error(comm, call, err);
+}
+
+#define MESSAGE(kind, other) (&(gcm_message_args){ .mode = kind, .side = side_of(buf, count, type), .peer = other, .tag = tag })
+
+int MPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_STANDARD, dest), comm, false, request);
+}
+
+int MPI_Issend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_SYNCHRONOUS, dest), comm, false, request);
+}
+
+int MPI_Irsend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_STANDARD, dest), comm, false, request);
+}
+
+int MPI_Ibsend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_BUFFERED, dest), comm, false, request);
+}
+
+int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_RECEIVE, source), comm, false, request);
+}
+
+int MPI_Send_init(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_STANDARD, dest), comm, true, request);
+}
+
+int MPI_Ssend_init(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_SYNCHRONOUS, dest), comm, true, request);
+}
+
+int MPI_Rsend_init(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_STANDARD, dest), comm, true, request);
+}
+
+int MPI_Bsend_init(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_BUFFERED, dest), comm, true, request);
+}
+
+int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return message_new(__func__, MESSAGE(GCM_RECEIVE, source), comm, true, request);
+}
+
+int MPI_Start(MPI_Request *request)
+{
+    int err = GC_OK;
+    if (!request || !*request || !(*request)->persistent || (*request)->active)
+        return GCM_FAIL(NULL, MPI_ERR_REQUEST);
+    MPI_Request r = *request;
+    int class = message_start(r, &err);
+    r->active = !class && !err;
+    if (!r->active) {
+        gcm_side_close(&r->send, false, 0);
+        gcm_side_close(&r->recv, false, 0);
+    }
+    return class ? GCM_FAIL(r->comm, class) : gcm_gc_error(r->comm, __func__, err);
+}
+
+int MPI_Startall(int n, MPI_Request requests[])
+{
+    int class = n < 0 || (n > 0 && !requests) ? GCM_FAIL(NULL, MPI_ERR_ARG) : MPI_SUCCESS;
+    for (int i = 0; !class && i < n; i++)
+        class = MPI_Start(&requests[i]);
+    return class;
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */

@@ -173,6 +173,9 @@ GCM void gcm_reduction_close(gcm_reduction *r);         /* of zeros, too */
 
 /* ---- request.c --------------------------------------------------------------------------------------------------- */
 
+enum gcm_mode { GCM_STANDARD, GCM_SYNCHRONOUS, GCM_BUFFERED, GCM_RECEIVE };
+typedef struct gcm_message_args { enum gcm_mode mode; gcm_side side; int peer, tag; } gcm_message_args;
+
 /* An operation under way. Blocking ones have theirs on the stack. */
 struct gcm_request {
     gcm_object object;
@@ -184,6 +187,8 @@ struct gcm_request {
     gcm_reduction reduction;
     bool receives;                      /* a message, of which the status tells */
     size_t buffered;                    /* bytes of the attached buffer that it takes */
+    gcm_message_args message;           /* of a message between two ranks */
+    bool persistent, active;            /* begun by MPI_Start, again and again */
     struct gcm_request *next;           /* of the orphans */
 };
 

@@ -257,7 +257,10 @@ int MPI_Reduce_local(const void *in, void *inout, int count, MPI_Datatype type, 
     int class = gcm_comm_bad(MPI_COMM_WORLD) ? MPI_ERR_COMM : gcm_reduction_open(&r, op, type);
     if (class)
         return GCM_FAIL(NULL, class);
-    if ((class = gcm_side_open(&a, GCM_LOAD)) == MPI_SUCCESS && (class = gcm_side_open(&b, GCM_LOAD | GCM_STORE)) == MPI_SUCCESS) {
+    class = gcm_side_open(&a, GCM_LOAD);
+    if (!class)
+        class = gcm_side_open(&b, GCM_LOAD | GCM_STORE);
+    if (!class) {
         class = gcm_class(gc_reduce_local(gcm_comm_world.gc, a.at, b.at, type->size ? (size_t)count : 0, r.type, r.op));
         gcm_side_close(&b, class == MPI_SUCCESS, b.bytes);
     }

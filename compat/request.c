@@ -4,6 +4,8 @@
  * A request holds gridcomm's, which goes when it is complete. What is then known stays in result until the program asks:
  * so Testall and Request_get_status may look without taking. Messages to MPI_PROC_NULL are complete from the start.
  *
+ * A persistent one stays when it is complete, inactive, which all calls take for no request at all.
+ *
  * Orphans (buffered sends, requests that were freed) are completed when the next one comes, and at the end of the program.
  */
 #include "mpi_int.h"
@@ -28,6 +30,8 @@ GCM void gcm_status_set(MPI_Status *to, const gc_status *from)
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static bool is_idle(const struct gcm_request *r) { return !r || (r->persistent && !r->active); }
 
 /* Has it completed? Looks once, or waits. */
 static bool request_done(MPI_Request r, bool wait)
@@ -61,10 +65,17 @@ GCM MPI_Request gcm_request_new(MPI_Comm comm, const char *call)
     return r;
 }
 
-GCM void gcm_request_drop(MPI_Request r, bool store, size_t bytes)
+static void request_close(MPI_Request r, bool store, size_t bytes)
 {
     gcm_side_close(&r->send, false, 0);
     gcm_side_close(&r->recv, store, bytes);
+}
+
+GCM void gcm_request_drop(MPI_Request r, bool store, size_t bytes)
+{
+    request_close(r, store, bytes);
+    if (r->persistent)
+        gcm_type_drop(r->message.side.type);
     gcm_reduction_close(&r->reduction);
     gcm_comm_drop(r->comm);
     gcm_delete(r);
@@ -76,8 +87,15 @@ static int request_take(MPI_Request *request, MPI_Status *status)
     MPI_Request r = *request;
     int err = r->result.error;
     gcm_status_set(status, r->receives || err == GC_ERR_CANCELLED ? &r->result : &nothing);
-    gcm_request_drop(r, err == GC_OK || err == GC_ERR_TRUNCATE, r->receives ? r->result.bytes : SIZE_MAX);
-    *request = MPI_REQUEST_NULL;
+    bool store = err == GC_OK || err == GC_ERR_TRUNCATE;
+    size_t bytes = r->receives ? r->result.bytes : SIZE_MAX;
+    if (r->persistent) {
+        request_close(r, store, bytes);
+        r->active = false;
+    } else {
+        gcm_request_drop(r, store, bytes);
+        *request = MPI_REQUEST_NULL;
+    }
     return err == GC_ERR_CANCELLED ? MPI_SUCCESS : gcm_class(err);
 }
 
@@ -109,7 +127,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
     if (!request)
         return GCM_FAIL(NULL, MPI_ERR_REQUEST);
-    if (!*request)
+    if (is_idle(*request))
         return none_left(status);
     request_done(*request, true);
     return request_finish(request, status);
@@ -120,7 +138,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     if (!request || !flag)
         return GCM_FAIL(NULL, !request ? MPI_ERR_REQUEST : MPI_ERR_ARG);
     *flag = 1;
-    if (!*request)
+    if (is_idle(*request))
         return none_left(status);
     *flag = request_done(*request, false);
     return *flag ? request_finish(request, status) : MPI_SUCCESS;
@@ -130,9 +148,9 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 {
     if (!flag)
         return GCM_FAIL(NULL, MPI_ERR_ARG);
-    *flag = !request || request_done(request, false);
+    *flag = is_idle(request) || request_done(request, false);
     if (*flag)
-        gcm_status_set(status, request && request->receives ? &request->result : &nothing);
+        gcm_status_set(status, !is_idle(request) && request->receives ? &request->result : &nothing);
     return MPI_SUCCESS;
 }
 
@@ -164,7 +182,7 @@ static int take_all(const char *call, int n, MPI_Request requests[], MPI_Status 
     for (int i = 0; i < n; i++) {
         MPI_Status *status = statuses ? &statuses[i] : MPI_STATUS_IGNORE;
         int class = MPI_SUCCESS;
-        if (!requests[i])
+        if (is_idle(requests[i]))
             none_left(status);
         else {
             if (requests[i]->result.error && !worst)
@@ -191,7 +209,7 @@ int MPI_Waitall(int n, MPI_Request requests[], MPI_Status statuses[])
     if (class)
         return class;
     for (int i = 0; i < n; i++)
-        if (requests[i])
+        if (!is_idle(requests[i]))
             request_done(requests[i], true);
     return take_all(__func__, n, requests, statuses);
 }
@@ -203,7 +221,7 @@ int MPI_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[])
         return class;
     *flag = 1;
     for (int i = 0; *flag && i < n; i++)
-        *flag = !requests[i] || request_done(requests[i], false);
+        *flag = is_idle(requests[i]) || request_done(requests[i], false);
     return *flag ? take_all(__func__, n, requests, statuses) : MPI_SUCCESS;
 }
 
@@ -219,8 +237,8 @@ static int find_done(int n, const MPI_Request requests[], bool wait, int *class)
     if (!list)
         return -2;
     for (int i = 0; i < n; i++) {
-        list[i] = requests[i] ? requests[i]->gc : NULL;
-        if (requests[i] && !requests[i]->gc && found < 0)
+        list[i] = is_idle(requests[i]) ? NULL : requests[i]->gc;
+        if (!is_idle(requests[i]) && !requests[i]->gc && found < 0)
             found = i;
     }
     if (found < 0) {
@@ -324,7 +342,14 @@ int MPI_Request_free(MPI_Request *request)
     if (!request || !*request)
         return GCM_FAIL(NULL, MPI_ERR_REQUEST);
     gcm_orphans_sweep(false);
-    gcm_request_orphan(*request);
+    if (is_idle(*request)) {
+        gcm_request_drop(*request, false, 0);
+    } else {
+        if ((*request)->persistent)
+            gcm_type_drop((*request)->message.side.type);
+        (*request)->persistent = false;
+        gcm_request_orphan(*request);
+    }
     *request = MPI_REQUEST_NULL;
     return MPI_SUCCESS;
 }
