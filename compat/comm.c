@@ -195,13 +195,12 @@ int MPI_Comm_get_name(MPI_Comm comm, char *name, int *length)
 /* The predefined ones, of any communicator: a pointer to each is what programs get. */
 int MPI_Comm_get_attr(MPI_Comm comm, int key, void *value, int *flag)
 {
-    static int tag_ub = GC_TAG_MAX, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, global, last = MPI_ERR_LASTCODE, size, app;
+    static int tag_ub = GC_TAG_MAX, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, global, last = MPI_ERR_LASTCODE, app;
     static int *const attributes[] = { [MPI_TAG_UB] = &tag_ub, [MPI_HOST] = &host, [MPI_IO] = &io,
-                                       [MPI_WTIME_IS_GLOBAL] = &global, [MPI_UNIVERSE_SIZE] = &size,
+                                       [MPI_WTIME_IS_GLOBAL] = &global, [MPI_UNIVERSE_SIZE] = &gcm_comm_world.size,
                                        [MPI_LASTUSEDCODE] = &last, [MPI_APPNUM] = &app };
     if (gcm_comm_bad(comm) || !value || !flag || key < MPI_TAG_UB || key > MPI_APPNUM)
         return GCM_FAIL(comm, gcm_comm_bad(comm) ? MPI_ERR_COMM : !value || !flag ? MPI_ERR_ARG : MPI_ERR_KEYVAL);
-    size = gcm_comm_world.size;
     *flag = 1;
     memcpy(value, &attributes[key], sizeof attributes[key]);
     return MPI_SUCCESS;

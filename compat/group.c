@@ -144,11 +144,11 @@ static int group_range(const char *call, MPI_Group group, int n, int ranges[][3]
     int class = ranks ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     for (int i = 0; !class && i < n; i++) {
         const int *r = ranges[i];
-        if (r[2] == 0 || r[0] < 0 || r[0] >= group->n || r[1] < 0 || r[1] >= group->n)
+        if (r[2] == 0)
             class = MPI_ERR_ARG;
-        for (int rank = r[0]; !class && (r[2] > 0 ? rank <= r[1] : rank >= r[1]); rank += r[2])
-            if (k < group->n)
-                ranks[k++] = rank;
+        for (int64_t rank = r[0]; !class && (r[2] > 0 ? rank <= r[1] : rank >= r[1]); rank += r[2])
+            if (k < group->n && rank >= 0 && rank < group->n)
+                ranks[k++] = (int)rank;
             else
                 class = MPI_ERR_RANK;
     }

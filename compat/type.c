@@ -128,8 +128,8 @@ static void type_add(struct gcm_type *t, const gcm_part *p, type_seen *seen)
 {
     const struct gcm_type *e = p->type;
     MPI_Aint down, up;
-    if (p->blocks == 0 || p->length == 0)
-        return;
+    if (p->blocks == 0 || p->length == 0 || (e->size == 0 && !e->lb_set && !e->ub_set))
+        return;                         /* nothing is there, not even a bound */
     part_reach(p, &down, &up);
     if (e != &gcm_ub) {
         type_bound(&t->lb, &t->lb_set, down + e->lb, e->lb_set, down + e->lb < t->lb, !seen->low);
@@ -202,7 +202,7 @@ static int type_listed(const char *call, const type_list *l, MPI_Datatype *out)
     for (int i = 0; i < l->n; i++)
         if ((l->lengths ? l->lengths[i] : l->length) < 0)
             return gcm_error(NULL, call, MPI_ERR_ARG, "a negative length");
-        else if (l->types && !l->types[i])
+        else if (!(l->types ? l->types[i] : l->type))
             return gcm_error(NULL, call, MPI_ERR_TYPE, NULL);
     MPI_Datatype t = type_new(l->n);
     for (int i = 0; t && i < l->n; i++) {
@@ -241,22 +241,22 @@ int MPI_Type_create_hvector(int count, int length, MPI_Aint stride, MPI_Datatype
 
 int MPI_Type_indexed(int count, const int lengths[], const int displs[], MPI_Datatype type, MPI_Datatype *out)
 {
-    LISTED(lengths && displs && type, .lengths = lengths, .displs = displs, .type = type);
+    LISTED(lengths && displs, .lengths = lengths, .displs = displs, .type = type);
 }
 
 int MPI_Type_create_hindexed(int count, const int lengths[], const MPI_Aint displs[], MPI_Datatype type, MPI_Datatype *out)
 {
-    LISTED(lengths && displs && type, .lengths = lengths, .bytes = displs, .type = type);
+    LISTED(lengths && displs, .lengths = lengths, .bytes = displs, .type = type);
 }
 
 int MPI_Type_create_indexed_block(int count, int length, const int displs[], MPI_Datatype type, MPI_Datatype *out)
 {
-    LISTED(displs && type, .length = length, .displs = displs, .type = type);
+    LISTED(displs, .length = length, .displs = displs, .type = type);
 }
 
 int MPI_Type_create_hindexed_block(int count, int length, const MPI_Aint displs[], MPI_Datatype type, MPI_Datatype *out)
 {
-    LISTED(displs && type, .length = length, .bytes = displs, .type = type);
+    LISTED(displs, .length = length, .bytes = displs, .type = type);
 }
 
 /* Padded at the end as a C struct, unless its upper bound was set. */
@@ -430,7 +430,7 @@ MPI_Aint MPI_Aint_diff(MPI_Aint a, MPI_Aint b) { return (MPI_Aint)((uintptr_t)a 
 static MPI_Count type_elements(const struct gcm_type *t, size_t bytes)
 {
     if (t->size == 0)
-        return 0;
+        return bytes ? -1 : 0;
     MPI_Count whole = (MPI_Count)(bytes / t->size * t->basics), rest = 0;
     bytes %= t->size;
     if (t->parts == 0)
