@@ -126,11 +126,18 @@ static bool is_defined(gc_op op, int kind)
 
 /* ---- of users ---------------------------------------------------------------------------------------------------- */
 
-static MPI_Aint area_low(const struct gcm_type *t) { return t->low < t->lb ? t->low : t->lb; }
+enum { AREA_STEP = 16 };                /* areas, and elements in them, are aligned as the program's own are */
+
+static MPI_Aint area_low(const struct gcm_type *t)
+{
+    MPI_Aint low = t->low < t->lb ? t->low : t->lb, over = low % AREA_STEP;
+    return low - over - (over < 0 ? AREA_STEP : 0);
+}
 
 static size_t area_bytes(const struct gcm_type *t)
 {
-    return (size_t)((t->high > t->ub ? t->high : t->ub) - area_low(t));
+    MPI_Aint bytes = (t->high > t->ub ? t->high : t->ub) - area_low(t);
+    return (size_t)((bytes + AREA_STEP - 1) / AREA_STEP * AREA_STEP);
 }
 
 /* One element from (to) where it is packed to (from) an area. */
@@ -191,7 +198,7 @@ GCM int gcm_reduction_open(gcm_reduction *r, MPI_Op op, MPI_Datatype type)
         return MPI_SUCCESS;
     }
     r->area = r->kernel || gcm_is_dense(type, 2) ? 0 : area_bytes(type);
-    r->scratch = r->area ? malloc(2 * r->area) : NULL;
+    r->scratch = r->area ? calloc(2, r->area) : NULL;
     unsigned flags = GC_OP_ASSOCIATIVE | (op->commutes ? GC_OP_COMMUTATIVE : 0u);
     if ((r->area && !r->scratch) || gc_op_create(gcm_comm_world.gc, apply, type->size, flags, r, &r->op) != 0) {
         free(r->scratch);
