@@ -316,14 +316,14 @@ static int scan(const char *call, const void *send, void *recv, int count, MPI_D
     return close_call(&c);
 }
 
-/* Rank 0 keeps what it has: it is loaded, too. */
+/* Rank 0 keeps what it has. */
 static int exscan(const char *call, const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
                   MPI_Request *out)
 {
     collective c;
     open_call(&c, call, comm, out);
     bool first = !c.class && comm->rank == 0 && send != MPI_IN_PLACE;
-    const gcm_side *from = open_reduction(&c, send, recv, (size_t)count, count, first ? 0 : GCM_STORE | GCM_LOAD, type, op);
+    const gcm_side *from = open_reduction(&c, send, recv, (size_t)count, count, first ? 0 : GCM_STORE, type, op);
     const gcm_reduction *r = &c.r->reduction;
     RUN(&c, exscan, from->at, c.r->recv.at, elements(&c, type, count), r->type, r->op);
     return close_call(&c);

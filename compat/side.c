@@ -6,7 +6,12 @@
  */
 #include "mpi_int.h"
 
-static MPI_Datatype side_type(const gcm_side *s, int i) { return s->types ? s->types[i] : s->type; }
+/* Of a block without elements the type does not matter: programs then give none to Alltoallw. */
+static MPI_Datatype side_type(const gcm_side *s, int i)
+{
+    return !s->types ? s->type : s->counts[i] == 0 ? MPI_BYTE : s->types[i];
+}
+
 static size_t side_count(const gcm_side *s, int i) { return (size_t)(s->counts ? s->counts[i] : s->count); }
 
 /* Where block i begins, in bytes from buf. */
