@@ -252,14 +252,16 @@ int MPI_Finalize(void)
     gc_comm *world = gcm_comm_world.gc;
     if (!life.began || life.ended)
         return GCM_FAIL(NULL, MPI_ERR_OTHER);
-    gcm_orphans_sweep(true);
+    gcm_orphans_wait(false);
     end_all();
     int err = gc_finalize(world);
+    life.ended = true;
+    gcm_comm_world.gc = NULL;           /* but its error handler may be needed once more */
+    int class = err ? gcm_error(NULL, __func__, gcm_class(err), gc_strerror(err)) : MPI_SUCCESS;
     gcm_comm_close(MPI_COMM_SELF);
     gcm_comm_close(MPI_COMM_WORLD);
     delete_all();
-    life.ended = true;
-    return err ? gcm_error(NULL, __func__, gcm_class(err), gc_strerror(err)) : MPI_SUCCESS;
+    return class;
 }
 
 int MPI_Initialized(int *flag)

@@ -71,23 +71,29 @@ int MPI_Rsend(const void *buf, int count, MPI_Datatype type, int dest, int tag, 
 
 int MPI_Buffer_attach(void *buffer, int bytes)
 {
+    if (!buffer || bytes < 0)
+        return GCM_FAIL(NULL, !buffer ? MPI_ERR_BUFFER : MPI_ERR_ARG);
+    pthread_mutex_lock(&attached.lock);
     bool taken = attached.buffer != NULL;
-    if (taken || !buffer || bytes < 0)
-        return GCM_FAIL(NULL, taken || !buffer ? MPI_ERR_BUFFER : MPI_ERR_ARG);
-    attached.buffer = buffer;
-    attached.bytes = (size_t)bytes;
-    return MPI_SUCCESS;
+    if (!taken) {
+        attached.buffer = buffer;
+        attached.bytes = (size_t)bytes;
+    }
+    pthread_mutex_unlock(&attached.lock);
+    return taken ? GCM_FAIL(NULL, MPI_ERR_BUFFER) : MPI_SUCCESS;
 }
 
 int MPI_Buffer_detach(void *buffer, int *bytes)
 {
     if (!buffer || !bytes)
         return GCM_FAIL(NULL, MPI_ERR_ARG);
-    gcm_orphans_sweep(true);
+    gcm_orphans_wait(true);
+    pthread_mutex_lock(&attached.lock);
     memcpy(buffer, &attached.buffer, sizeof attached.buffer);
     *bytes = (int)attached.bytes;
     attached.buffer = NULL;
     attached.bytes = 0;
+    pthread_mutex_unlock(&attached.lock);
     return MPI_SUCCESS;
 }
 
@@ -113,11 +119,15 @@ static int send_buffered(const char *call, gcm_side side, int dest, int tag, MPI
     int class = side_copy(&side);
     if (class)
         return class;
+    if (dest == MPI_PROC_NULL) {        /* takes no room */
+        gcm_side_close(&side, false, 0);
+        return MPI_SUCCESS;
+    }
     pthread_mutex_lock(&attached.lock);
-    size_t need = side.bytes + MPI_BSEND_OVERHEAD, used = gcm_orphans_sweep(false);
+    size_t need = side.bytes + MPI_BSEND_OVERHEAD, used = gcm_orphans_sweep();
     if (need > attached.bytes || used > attached.bytes - need)
         class = MPI_ERR_BUFFER;
-    else if (dest != MPI_PROC_NULL && !(r = gcm_request_new(comm, call)))
+    else if (!(r = gcm_request_new(comm, call)))
         class = MPI_ERR_NO_MEM;
     if (r) {
         r->send = side;

@@ -196,7 +196,8 @@ struct gcm_request {
 GCM MPI_Request gcm_request_new(MPI_Comm comm, const char *call);
 GCM void gcm_request_drop(MPI_Request request, bool store, size_t bytes);   /* as gcm_side_close, and frees it */
 GCM void gcm_request_orphan(MPI_Request request);       /* it is completed and freed some time */
-GCM size_t gcm_orphans_sweep(bool wait);                /* how many bytes of the attached buffer the rest still takes */
+GCM size_t gcm_orphans_sweep(void);     /* of those that are complete; how many bytes of the attached buffer the rest takes */
+GCM void gcm_orphans_wait(bool buffered);               /* for all of them; or for those in the attached buffer */
 GCM void gcm_status_set(MPI_Status *to, const gc_status *from);
 extern const gc_status gcm_nobody;                      /* of a message to or from MPI_PROC_NULL */
 

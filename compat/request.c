@@ -99,25 +99,44 @@ static int request_take(MPI_Request *request, MPI_Status *status)
     return err == GC_ERR_CANCELLED ? MPI_SUCCESS : gcm_class(err);
 }
 
-/* The same of a call that completes one request. */
+/* The first failure among the requests of a call: whose handler hears of it, and why. */
+typedef struct failure { int class; MPI_Comm comm; char why[MPI_MAX_ERROR_STRING]; } failure;
+
+static void failure_note(failure *f, MPI_Request r)
+{
+    int err = r->result.error;
+    if (f->class || err == GC_OK || err == GC_ERR_CANCELLED)
+        return;
+    f->class = gcm_class(err);
+    f->comm = r->comm;
+    f->comm->refs++;                    /* the request goes before */
+    gc_last_error(r->comm->gc, NULL, f->why, sizeof f->why);
+}
+
+static int failure_tell(const failure *f, const char *call, bool in_statuses)
+{
+    if (!f->class)
+        return MPI_SUCCESS;
+    int class = gcm_error(f->comm, call, in_statuses ? MPI_ERR_IN_STATUS : f->class, f->why);
+    gcm_comm_drop(f->comm);
+    return class;
+}
+
+/* Takes the request of a call that completes one. */
 static int request_finish(MPI_Request *request, MPI_Status *status)
 {
-    char why[MPI_MAX_ERROR_STRING] = "";
-    MPI_Comm comm = (*request)->comm;
+    failure f = { 0 };
     const char *call = (*request)->call;
-    if ((*request)->result.error)
-        gc_last_error(comm->gc, NULL, why, sizeof why);
-    comm->refs++;                       /* whose handler hears of it */
-    int class = request_take(request, status);
-    if (class)
-        class = gcm_error(comm, call, class, why);
-    gcm_comm_drop(comm);
-    return class;
+    failure_note(&f, *request);
+    request_take(request, status);
+    return failure_tell(&f, call, false);
 }
 
 static int none_left(MPI_Status *status)
 {
     gcm_status_set(status, &nothing);
+    if (status)
+        status->MPI_ERROR = MPI_SUCCESS;
     return MPI_SUCCESS;
 }
 
@@ -173,27 +192,20 @@ int MPI_Test_cancelled(const MPI_Status *status, int *flag)
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* Takes all, which are complete. Where one failed, every status tells of its own. */
+/* Takes all, which are complete. Where one failed every status tells of its own, and only there (MPI 3.1, 3.2.5). */
 static int take_all(const char *call, int n, MPI_Request requests[], MPI_Status statuses[])
 {
-    MPI_Comm comm = MPI_COMM_WORLD;
-    char why[MPI_MAX_ERROR_STRING] = "";
-    int worst = MPI_SUCCESS;
+    failure f = { 0 };
+    for (int i = 0; i < n; i++)
+        if (!is_idle(requests[i]))
+            failure_note(&f, requests[i]);
     for (int i = 0; i < n; i++) {
         MPI_Status *status = statuses ? &statuses[i] : MPI_STATUS_IGNORE;
-        int class = MPI_SUCCESS;
-        if (is_idle(requests[i]))
-            none_left(status);
-        else {
-            if (requests[i]->result.error && !worst)
-                gc_last_error(requests[i]->comm->gc, NULL, why, sizeof why);
-            class = request_take(&requests[i], status);
-        }
-        if (status)
+        int class = is_idle(requests[i]) ? none_left(status) : request_take(&requests[i], status);
+        if (status && f.class)
             status->MPI_ERROR = class;
-        worst = worst ? worst : class;
     }
-    return worst ? gcm_error(comm, call, statuses ? MPI_ERR_IN_STATUS : worst, why) : MPI_SUCCESS;
+    return failure_tell(&f, call, statuses != NULL);
 }
 
 static int requests_check(const char *call, int n, const MPI_Request requests[], const void *other)
@@ -282,19 +294,19 @@ int MPI_Testany(int n, MPI_Request requests[], int *index, int *flag, MPI_Status
 static int find_some(const char *call, int n, MPI_Request requests[], bool wait, int *count, int indices[],
                      MPI_Status statuses[])
 {
-    int class, k = 0, worst = MPI_SUCCESS, found;
+    int class, k = 0, found;
+    failure f = { 0 };
     while ((found = find_done(n, requests, wait && k == 0, &class)) >= 0) {
-        MPI_Status *status = statuses ? &statuses[k] : MPI_STATUS_IGNORE;
-        int one = request_take(&requests[found], status);
-        if (status)
-            status->MPI_ERROR = one;
-        worst = worst ? worst : one;
+        int first = f.class ? k : 0;    /* of the statuses that do not tell of errors yet */
+        failure_note(&f, requests[found]);
+        int one = request_take(&requests[found], statuses ? &statuses[k] : MPI_STATUS_IGNORE);
+        for (int i = first; statuses && f.class && i <= k; i++)
+            statuses[i].MPI_ERROR = i < k ? MPI_SUCCESS : one;
         indices[k++] = found;
     }
     *count = k > 0 ? k : found == -1 ? MPI_UNDEFINED : 0;
-    if (class || worst)
-        return gcm_error(NULL, call, class ? class : statuses ? MPI_ERR_IN_STATUS : worst, NULL);
-    return MPI_SUCCESS;
+    int told = failure_tell(&f, call, statuses != NULL);
+    return class ? gcm_error(NULL, call, class, NULL) : told;
 }
 
 int MPI_Waitsome(int n, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[])
@@ -319,13 +331,13 @@ GCM void gcm_request_orphan(MPI_Request r)
     pthread_mutex_unlock(&orphanage.lock);
 }
 
-GCM size_t gcm_orphans_sweep(bool wait)
+GCM size_t gcm_orphans_sweep(void)
 {
     size_t buffered = 0;
     pthread_mutex_lock(&orphanage.lock);
     for (MPI_Request *at = &orphanage.first; *at;) {
         MPI_Request r = *at;
-        if (request_done(r, wait)) {
+        if (request_done(r, false)) {
             *at = r->next;
             request_take(&r, MPI_STATUS_IGNORE);
         } else {
@@ -337,11 +349,33 @@ GCM size_t gcm_orphans_sweep(bool wait)
     return buffered;
 }
 
+static MPI_Request orphan_out(bool buffered)
+{
+    pthread_mutex_lock(&orphanage.lock);
+    MPI_Request *at = &orphanage.first;
+    while (*at && buffered && !(*at)->buffered)
+        at = &(*at)->next;
+    MPI_Request r = *at;
+    if (r)
+        *at = r->next;
+    pthread_mutex_unlock(&orphanage.lock);
+    return r;
+}
+
+/* Without the lock: what is waited for may need a thread that makes orphans. */
+GCM void gcm_orphans_wait(bool buffered)
+{
+    for (MPI_Request r; (r = orphan_out(buffered)) != NULL;) {
+        request_done(r, true);
+        request_take(&r, MPI_STATUS_IGNORE);
+    }
+}
+
 int MPI_Request_free(MPI_Request *request)
 {
     if (!request || !*request)
         return GCM_FAIL(NULL, MPI_ERR_REQUEST);
-    gcm_orphans_sweep(false);
+    gcm_orphans_sweep();
     if (is_idle(*request)) {
         gcm_request_drop(*request, false, 0);
     } else {
