@@ -27,7 +27,8 @@
  *   dial.c         connecting, accepting, proving; frames on control connections
  *   override.c     what the user lays down about addresses (pure)
  *   addrsel.c      which interface talks to which address (pure)
- *   boot.c         what a process knows at start, cards, the handshake of every port (bytes in, bytes out)
+ *   launch.c       what a process is told at start: options, environment, the variables of launchers
+ *   boot.c         cards, the handshake of every port (bytes in, bytes out)
  *   site.c         which hosts are at one site (pure)
  *   sched.c op.c   schedules and the algorithms that emit them; types and reduction kernels (pure)
  *   linksfile.c    the file that says which links are made by ssh (pure)
@@ -649,25 +650,9 @@ typedef struct gci_whereabouts { const gci_ifaddr *addr; int addrs; uint64_t gat
 /* site: [hosts] equal = the same site, 0: unknown. Host 0 is that of rank 0, who saw the others. GC_ERR_NOMEM. */
 GCI int gci_sites(gci_env *, const gci_whereabouts *, int hosts, uint64_t site[]);
 
-/* ---- boot.c: what a process knows at start, cards, the handshake (pure: bytes in, bytes out) ------------------ */
+/* ---- boot.c: cards, the handshake of every port (pure: bytes in, bytes out) -------------------------------------- */
 
-enum { GCI_ROOTS_MAX = 16, GCI_KEY_MAX = 256, GCI_IFADDRS_MAX = 64, GCI_CLUSTER_MAX = 128, GCI_RANKS_MAX = 65536 };
-
-/* Where a process stands and whom to ask. From the options, else the environment, else the launcher's variables. */
-typedef struct gci_place {
-    int      rank, ranks;
-    int      roots;                              /* 0: a world of one */
-    struct { char host[128]; uint16_t port; } root[GCI_ROOTS_MAX];
-    uint8_t  key[GCI_KEY_MAX];  size_t key_bytes;   /* 0: none */
-    int      listen_fd;                          /* rank 0: socket that the launcher opened (GRIDCOMM_LISTEN_FD), or -1 */
-    bool     insecure;
-    char     cluster[GCI_CLUSTER_MAX];
-    char     launcher[16];                       /* "gridcomm", "torchrun", "none": who said so, for texts */
-} gci_place;
-
-/* getenv-like look-up, so that tests bring their own. error_text gets one line that says what is wrong. */
-GCI int gci_place_find(const gc_options *, const char *(*look_up)(void *user, const char *name), void *user, gci_place *,
-                       char error_text[GCI_TEXT]);
+enum { GCI_IFADDRS_MAX = 64, GCI_CLUSTER_MAX = 128, GCI_RANKS_MAX = 65536 };
 
 /* A host as every rank sees it; a rank's card. Hosts are told once however many ranks they run. */
 typedef struct gci_host {
@@ -704,6 +689,7 @@ typedef struct gci_full_card {
 
 GCI void   gci_card_fill(gci_full_card *, const char *id, const char *name, const char *cluster, uint16_t port,
                          const gci_ifaddr *, int n);
+GCI bool   gci_is_cluster(const char *path, size_t bytes);              /* printable, no blanks, not too long */
 GCI size_t gci_card_encode(const gci_full_card *, uint8_t out[GCI_CARD_BYTES_MAX]);
 GCI int    gci_card_decode(gci_full_card *, const uint8_t *, size_t);       /* GC_ERR_PROTOCOL */
 
@@ -764,6 +750,26 @@ GCI size_t gci_shake_wants(const gci_shake *);      /* bytes to read now, never 
 GCI size_t gci_shake_feed(gci_shake *, const uint8_t *, size_t);            /* how many were taken */
 GCI void   gci_shake_decide(gci_shake *, enum gci_refusal);                 /* in GCI_SHAKE_DECIDES only */
 GCI const char *gci_shake_text(const gci_shake *, char text[GCI_TEXT]);     /* why it failed: "wrong key", "speaks version 2" */
+
+/* ---- launch.c: what a process is told at start ------------------------------------------------------------------------ */
+
+enum { GCI_ROOTS_MAX = 16, GCI_KEY_MAX = 256 };
+
+/* Where a process stands and whom to ask. From the options, else the environment, else the launcher's variables. */
+typedef struct gci_place {
+    int      rank, ranks;
+    int      roots;                              /* 0: a world of one */
+    struct { char host[128]; uint16_t port; } root[GCI_ROOTS_MAX];
+    uint8_t  key[GCI_KEY_MAX];  size_t key_bytes;   /* 0: none */
+    int      listen_fd;                          /* rank 0: socket that the launcher opened (GRIDCOMM_LISTEN_FD), or -1 */
+    bool     insecure;
+    char     cluster[GCI_CLUSTER_MAX];
+    char     launcher[16];                       /* "gridcomm", "torchrun", "none": who said so, for texts */
+} gci_place;
+
+/* getenv-like look-up, so that tests bring their own. error_text gets one line that says what is wrong. */
+GCI int gci_place_find(const gc_options *, const char *(*look_up)(void *user, const char *name), void *user, gci_place *,
+                       char error_text[GCI_TEXT]);
 
 /* ---- addrsel.c: which interface talks to which address (pure) ----------------------------------------------------- */
 
