@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 
 # The rooms from the ground up; dist/gridcomm.c joins them in this order.
-ROOMS = sys netlink text op topo route backbone mend linksfile tree sched treecoll exchange circulant local places wide_reduce wide_alltoall wide choose site boot addrsel override dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll calls describe gridcomm
+ROOMS = sys netlink text op topo route backbone mend linksfile tree sched treecoll exchange circulant local places wide_reduce wide_alltoall wide choose site boot launch addrsel override pmi dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll calls describe gridcomm
 
 BUILD  ?= build
 CFLAGS ?= -O2 -g

@@ -1,10 +1,7 @@
-/* boot.c: how processes find and trust each other: the environment, cards, the handshake of every port.
+/* boot.c: how processes get to know and trust each other: cards, the handshake of every port.
  * SPDX-License-Identifier: MIT
  *
  * All of it is pure: plain data in, plain data out, no socket, no clock. control.c moves the bytes.
- *
- * Place. Each value comes from the options, else GRIDCOMM_..., else the variables of the launcher, a row in a table.
- * What is half said is an error that names the variable: a job of which one process believes to be alone would hang.
  *
  * Cards. A process tells about its host (identity, addresses) and itself (port, byte order, cluster). In the table of all
  * cards a host stands once and ranks refer to it. Everything decoded comes from outside: every length and range is
@@ -20,278 +17,7 @@
  */
 #include "gridcomm_int.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-/* ---- place ---------------------------------------------------------------------------------------------------- */
-
-/* A launcher and the variables by which it tells a process its place. root: a list "host:port,..."; else host and port. */
-typedef struct boot_launcher { const char *name, *rank, *size, *root, *host, *port; } boot_launcher;
-static const boot_launcher boot_launchers[] = {
-    { "gridcomm", "GRIDCOMM_RANK", "GRIDCOMM_SIZE", "GRIDCOMM_ROOT", NULL, NULL },
-    { "torchrun", "RANK", "WORLD_SIZE", NULL, "MASTER_ADDR", "MASTER_PORT" },
-};
-
-enum { PLACE_FD_MAX = 1 << 20 };    /* no Linux process has more descriptors by default */
-
-typedef struct place_finder {
-    const char *(*look_up)(void *user, const char *name);
-    void       *user;
-    gci_place  *place;
-    char       *text;               /* GCI_TEXT bytes */
-} place_finder;
-
-static const char *place_get(const place_finder *f, const char *name)
-{
-    const char *value = name ? f->look_up(f->user, name) : NULL;
-    return value && value[0] ? value : NULL;        /* set but empty is as good as not set */
-}
-
-static int place_wrong(const place_finder *f, const char *name, const char *value, const char *why)
-{
-    snprintf(f->text, GCI_TEXT, "%s=%.80s: %s", name, value, why);
-    return GC_ERR_CONFIG;
-}
-
-/* A whole decimal number in lo .. hi; anything before or behind it is an error. */
-static int place_number(const place_finder *f, const char *name, const char *value, int lo, int hi, int *out)
-{
-    char why[64], *end;
-    long number;
-
-    errno = 0;
-    number = value[0] >= '0' && value[0] <= '9' ? strtol(value, &end, 10) : (end = NULL, -1);
-    if (!end || *end)
-        return place_wrong(f, name, value, "not a number");
-    if (errno || number < lo || number > hi) {
-        snprintf(why, sizeof why, "not between %d and %d", lo, hi);
-        return place_wrong(f, name, value, why);
-    }
-    *out = (int)number;
-    return GC_OK;
-}
-
-/* One "host:port" or "[v6]:port" of bytes characters; name and list are for the error text. */
-static int place_root(const place_finder *f, const char *name, const char *list, const char *entry, size_t bytes)
-{
-    gci_place *p = f->place;
-    const char *host = entry, *colon = NULL;
-    char port[64];
-    size_t host_bytes, port_bytes;
-    int number;
-
-    for (size_t i = 0; i < bytes; i++)
-        if (entry[i] == ':')
-            colon = entry + i;
-    if (!colon || colon == entry)
-        return place_wrong(f, name, list, "not host:port,[v6]:port,...");
-    host_bytes = (size_t)(colon - entry);
-    if (host[0] == '[' && host_bytes > 2 && host[host_bytes - 1] == ']') {
-        host++;
-        host_bytes -= 2;
-    } else if (memchr(host, ':', host_bytes) || host[0] == '[') {
-        return place_wrong(f, name, list, "an IPv6 address needs brackets: [v6]:port");
-    }
-    if (p->roots == GCI_ROOTS_MAX || host_bytes >= sizeof p->root[0].host)
-        return place_wrong(f, name, list, "too many or too long addresses");
-    port_bytes = bytes - (size_t)(colon + 1 - entry);
-    snprintf(port, sizeof port, "%.*s", (int)gci_min(port_bytes, sizeof port - 1), colon + 1);
-    if (port_bytes >= sizeof port || place_number(f, name, port, 1, UINT16_MAX, &number) < 0)
-        return place_wrong(f, name, list, "a port is a number between 1 and 65535");
-    memcpy(p->root[p->roots].host, host, host_bytes);
-    p->root[p->roots].host[host_bytes] = 0;
-    p->root[p->roots++].port = (uint16_t)number;
-    return GC_OK;
-}
-
-static int place_roots(const place_finder *f, const char *name, const char *list)
-{
-    for (const char *at = list;; at++) {
-        size_t bytes = strcspn(at, ",");
-        int err = place_root(f, name, list, at, bytes);
-        if (err < 0)
-            return err;
-        at += bytes;
-        if (!*at)
-            return GC_OK;
-    }
-}
-
-/* torchrun's way: a host (IPv6 without brackets) and a port, each in a variable of its own. */
-static int place_master(const place_finder *f, const boot_launcher *l, const char *host)
-{
-    const char *port = place_get(f, l->port);
-    gci_place *p = f->place;
-    int number, err;
-
-    if (!port) {
-        snprintf(f->text, GCI_TEXT, "%s is set, but %s is not", l->host, l->port);
-        return GC_ERR_CONFIG;
-    }
-    if ((err = place_number(f, l->port, port, 1, UINT16_MAX, &number)) < 0)
-        return err;
-    if (strlen(host) >= sizeof p->root[0].host)
-        return place_wrong(f, l->host, host, "too long");
-    memcpy(p->root[0].host, host, strlen(host) + 1);
-    p->root[0].port = (uint16_t)number;
-    p->roots = 1;
-    return GC_OK;
-}
-
-/* Rank and size: from the options, each else from the first launcher that says either. */
-static int place_rank(const place_finder *f, const gc_options *options, const boot_launcher **said)
-{
-    gci_place *p = f->place;
-    const char *rank = NULL, *size = NULL, *rank_name = "gc_options.rank";
-    const boot_launcher *l = boot_launchers;
-    int err;
-
-    p->rank = options ? options->rank : -1;
-    p->ranks = options ? options->ranks : 0;
-    snprintf(p->launcher, sizeof p->launcher, "%s", p->rank >= 0 || p->ranks > 0 ? "options" : "none");
-    for (size_t i = 0; i < GCI_COUNT(boot_launchers) && !rank && !size; i++) {
-        l = &boot_launchers[i];
-        rank = place_get(f, l->rank);
-        size = place_get(f, l->size);
-    }
-    *said = rank || size ? l : NULL;
-    if (p->rank < 0 && rank) {
-        rank_name = l->rank;
-        snprintf(p->launcher, sizeof p->launcher, "%s", l->name);
-        if ((err = place_number(f, l->rank, rank, 0, GCI_RANKS_MAX - 1, &p->rank)) < 0)
-            return err;
-    }
-    if (p->ranks <= 0 && size && (err = place_number(f, l->size, size, 1, GCI_RANKS_MAX, &p->ranks)) < 0)
-        return err;
-    if (p->rank < 0 && p->ranks <= 0) {
-        p->rank = 0;
-        p->ranks = 1;
-    } else if (p->rank < 0) {
-        snprintf(f->text, GCI_TEXT, "%s is set, but %s is not", size ? l->size : "gc_options.ranks",
-                 size ? l->rank : "GRIDCOMM_RANK");
-        return GC_ERR_CONFIG;
-    } else if (p->ranks <= 0) {
-        snprintf(f->text, GCI_TEXT, "%s is set, but %s is not", rank_name, *said ? l->size : "GRIDCOMM_SIZE");
-        return GC_ERR_CONFIG;
-    }
-    if (p->rank >= p->ranks || p->ranks > GCI_RANKS_MAX) {
-        snprintf(f->text, GCI_TEXT, "%s=%d: a job of %d ranks has ranks 0 to %d, and at most %d of them", rank_name, p->rank,
-                 p->ranks, p->ranks - 1, GCI_RANKS_MAX);
-        return GC_ERR_CONFIG;
-    }
-    return GC_OK;
-}
-
-static int place_rendezvous(const place_finder *f, const gc_options *options, const boot_launcher *said)
-{
-    const char *value;
-    gci_place *p = f->place;
-
-    if (options && options->root && options->root[0])
-        return place_roots(f, "gc_options.root", options->root);
-    for (size_t i = 0; i < GCI_COUNT(boot_launchers); i++) {
-        const boot_launcher *l = &boot_launchers[i];
-        if ((value = place_get(f, l->root)) != NULL)
-            return place_roots(f, l->root, value);
-        if ((l == said || !said) && p->ranks > 1 && (value = place_get(f, l->host)) != NULL)
-            return place_master(f, l, value);
-    }
-    if (p->ranks == 1)
-        return GC_OK;
-    snprintf(f->text, GCI_TEXT, "rank %d of %d has no rendezvous: set GRIDCOMM_ROOT=host:port%s%s", p->rank, p->ranks,
-             said && said->host ? " or " : "", said && said->host ? said->host : "");
-    return GC_ERR_CONFIG;
-}
-
-static int place_key_file(const place_finder *f, const char *path)
-{
-    uint8_t data[GCI_KEY_MAX + 2];          /* the longest key and its end of line */
-    FILE *file = fopen(path, "rbe");
-    size_t bytes;
-    bool failed;
-
-    if (!file)
-        return place_wrong(f, "GRIDCOMM_KEY_FILE", path, "cannot be opened");
-    bytes = fread(data, 1, sizeof data, file);
-    failed = ferror(file) != 0 || !feof(file);
-    fclose(file);
-    if (bytes && data[bytes - 1] == '\n')
-        bytes--;
-    if (bytes && data[bytes - 1] == '\r')
-        bytes--;
-    if (failed || bytes > GCI_KEY_MAX)
-        return place_wrong(f, "GRIDCOMM_KEY_FILE", path, "cannot be read, or longer than 256 bytes");
-    if (!bytes)
-        return place_wrong(f, "GRIDCOMM_KEY_FILE", path, "empty");
-    memcpy(f->place->key, data, bytes);
-    f->place->key_bytes = bytes;
-    return GC_OK;
-}
-
-static int place_key(const place_finder *f, const gc_options *options)
-{
-    const char *key = options && options->key && options->key[0] ? options->key : place_get(f, "GRIDCOMM_KEY");
-    const char *path;
-
-    if (!key) {
-        path = place_get(f, "GRIDCOMM_KEY_FILE");
-        return path ? place_key_file(f, path) : GC_OK;
-    }
-    if (strlen(key) > GCI_KEY_MAX) {
-        snprintf(f->text, GCI_TEXT, "the job key (GRIDCOMM_KEY) is longer than %d bytes", GCI_KEY_MAX);
-        return GC_ERR_CONFIG;               /* its value belongs into no text */
-    }
-    f->place->key_bytes = strlen(key);
-    memcpy(f->place->key, key, f->place->key_bytes);
-    return GC_OK;
-}
-
-static bool boot_is_cluster(const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (text[i] <= ' ' || text[i] > '~')
-            return false;
-    return bytes < GCI_CLUSTER_MAX;
-}
-
-static int place_rest(const place_finder *f, const gc_options *options)
-{
-    bool given = options && options->cluster && options->cluster[0];
-    const char *cluster = given ? options->cluster : place_get(f, "GRIDCOMM_CLUSTER");
-    const char *fd = place_get(f, "GRIDCOMM_LISTEN_FD"), *insecure = place_get(f, "GRIDCOMM_INSECURE");
-    gci_place *p = f->place;
-    int number = 0, err;
-
-    if (cluster && !boot_is_cluster(cluster, strlen(cluster)))
-        return place_wrong(f, "GRIDCOMM_CLUSTER", cluster, "not a path of up to 127 printable characters");
-    if (cluster)
-        memcpy(p->cluster, cluster, strlen(cluster) + 1);
-    if (fd && (err = place_number(f, "GRIDCOMM_LISTEN_FD", fd, 0, PLACE_FD_MAX, &p->listen_fd)) < 0)
-        return err;
-    if (insecure && (err = place_number(f, "GRIDCOMM_INSECURE", insecure, 0, 1, &number)) < 0)
-        return err;
-    p->insecure = number == 1 || (options && options->insecure == 1);
-    return GC_OK;
-}
-
-GCI int gci_place_find(const gc_options *options, const char *(*look_up)(void *user, const char *name), void *user,
-                       gci_place *place, char error_text[GCI_TEXT])
-{
-    place_finder f = { look_up, user, place, error_text };
-    const boot_launcher *said;
-    int err;
-
-    memset(place, 0, sizeof *place);
-    place->listen_fd = -1;
-    error_text[0] = 0;
-    if ((err = place_rank(&f, options, &said)) < 0 || (err = place_rendezvous(&f, options, said)) < 0
-        || (err = place_key(&f, options)) < 0 || (err = place_rest(&f, options)) < 0)
-        return err;
-    if (place->ranks == 1)
-        place->roots = 0;                   /* alone: nobody to meet */
-    return GC_OK;
-}
 
 /* ---- bytes in and out ------------------------------------------------------------------------------------------ */
 
@@ -342,6 +68,14 @@ static void boot_get_text(boot_reader *r, char *text, size_t room, size_t bytes)
     for (size_t i = 0; i < bytes; i++)
         if (text[i] < ' ' || text[i] > '~')
             r->bad = true;
+}
+
+GCI bool gci_is_cluster(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] <= ' ' || text[i] > '~')
+            return false;
+    return bytes < GCI_CLUSTER_MAX;
 }
 
 /* ---- cards ------------------------------------------------------------------------------------------------------ */
@@ -507,7 +241,7 @@ GCI int gci_card_decode(gci_full_card *card, const uint8_t *data, size_t bytes)
     card->addrs = (int)addrs;
     for (unsigned i = 0; i < addrs && !r.bad; i++)
         card_get_addr(&r, &card->addr[i]);
-    if (r.bad || r.left || !boot_is_cluster(card->cluster, strlen(card->cluster)))
+    if (r.bad || r.left || !gci_is_cluster(card->cluster, strlen(card->cluster)))
         return GC_ERR_PROTOCOL;
     return GC_OK;
 }
@@ -779,7 +513,7 @@ static int table_get_clusters(boot_reader *r, char *text, size_t bytes)
     if (r->bad || text[bytes - 1])
         return GC_ERR_PROTOCOL;
     for (size_t at = 0; at < bytes; at += strlen(text + at) + 1)
-        if (!boot_is_cluster(text + at, strlen(text + at)))
+        if (!gci_is_cluster(text + at, strlen(text + at)))
             return GC_ERR_PROTOCOL;
     return GC_OK;
 }

@@ -702,7 +702,8 @@ static int control_adopt(gci_control *c, bool guarded, char text[GCI_TEXT])
 
 static int control_listen(gci_control *c, const gc_options *options, char text[GCI_TEXT])
 {
-    bool guarded = c->place.key_bytes > 0 || c->place.insecure, root = c->place.rank == 0;
+    /* by PMI a key comes before anybody else does */
+    bool guarded = c->place.key_bytes > 0 || c->place.insecure || c->place.pmi.kind != GCI_PMI_NONE, root = c->place.rank == 0;
     uint16_t low = 0, high = 0;
     int err;
 
@@ -712,8 +713,8 @@ static int control_listen(gci_control *c, const gc_options *options, char text[G
         return err;
     if (root && c->place.listen_fd >= 0)
         return control_adopt(c, guarded, text);
-    if (root)
-        low = high = c->place.roots ? c->place.root[0].port : 0;
+    if (root && c->place.roots)
+        low = high = c->place.root[0].port;
     for (int port = low; port <= high && port < low + CONTROL_PORT_TRIES; port++) {
         gci_addr at = c->listen_at;
         at.port = (uint16_t)port;
@@ -725,7 +726,7 @@ static int control_listen(gci_control *c, const gc_options *options, char text[G
         }
     }
     snprintf(text, GCI_TEXT, "cannot listen on port %d%s%.0d: %s%s", low, high > low ? "-" : "", high > low ? high : 0,
-             gci_strerrno(c->listener), root ? " (the rendezvous, GRIDCOMM_ROOT)" : "");
+             gci_strerrno(c->listener), root && c->place.roots ? " (the rendezvous, GRIDCOMM_ROOT)" : "");
     return GC_ERR_SYSTEM;
 }
 
@@ -873,7 +874,9 @@ GCI int gci_control_start(gci_control **out, gci_env *env, const gc_options *opt
     c->user = user;
     if ((err = gci_mesh_read_links(c, options ? options->links : NULL, error_text)) < 0
         || (err = control_arrays(c)) < 0 || (err = control_listen(c, options, error_text)) < 0
-        || (err = gci_reach_card(c, options, error_text)) < 0 || (err = control_watch(c, error_text)) < 0)
+        || (err = gci_reach_card(c, options, error_text)) < 0
+        || (err = gci_pmi_meet(env, &c->place, &c->me, c->start_deadline, error_text)) < 0
+        || (err = control_watch(c, error_text)) < 0)
         goto fail;
     if ((err = c->sys->monitor(c->sys, &c->monitor)) < 0 || (err = c->sys->thread(c->sys, &c->thread, control_run, c)) < 0) {
         snprintf(error_text, GCI_TEXT, "cannot start the control thread: %s", gci_strerrno(err));

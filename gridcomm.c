@@ -185,7 +185,7 @@ static int links_check(const char *path, char error_text[GCI_TEXT])
     return GC_ERR_CONFIG;
 }
 
-static int options_check(gc_options *o, bool root, char error_text[GCI_TEXT])
+static int options_check(gc_options *o, char error_text[GCI_TEXT])
 {
     const char *p = o->progress;
     if (strcmp(p, "auto") != 0 && strcmp(p, "poll") != 0 && strcmp(p, "sleep") != 0 && strcmp(p, "thread") != 0) {
@@ -206,8 +206,6 @@ static int options_check(gc_options *o, bool root, char error_text[GCI_TEXT])
     if (o->max_links == 0)
         o->max_links = max_links_default();
     int err = direct_resolve(o, error_text);
-    if (err == GC_OK && o->links && root)
-        err = links_check(o->links, error_text);
     gci_algo_choice forced[GCI_COLLS] = { 0 };
     return err == GC_OK ? gci_choose_read(o->algo, forced, error_text) : err;
 }
@@ -225,7 +223,7 @@ static int options_resolve(gci_env *env, const gc_options *given, gc_options *o,
         if (err < 0 && option_rows[i].kind == OPTION_TEXT)
             *(const char **)option_field(o, &option_rows[i]) = NULL;    /* the caller's: not ours to free */
     }
-    return err == GC_OK ? options_check(o, env->rank == 0, error_text) : err;
+    return err == GC_OK ? options_check(o, error_text) : err;
 }
 
 /* ---- communicators -------------------------------------------------------------------------------------------- */
@@ -615,10 +613,16 @@ static int world_make(gci_env *env, const gc_options *options, gci_world **out, 
     }
     w->env = (gci_env){ .sys = env->sys, .alloc = env->alloc, .alloc_user = env->alloc_user, .log = env->log,
                         .log_user = env->log_user, .debug = env->debug };
-    w->env.rank = w->rank = place.rank;
-    w->ranks = place.ranks;
+    w->env.rank = place.rank;
     atomic_store(&w->env.memory, atomic_load(&env->memory));
     err = options_resolve(&w->env, options, &w->options, error_text);
+    if (err == GC_OK)
+        err = gci_pmi_begin(&w->env, &place, w->options.start_timeout, error_text);
+    w->env.rank = w->rank = place.rank;
+    w->ranks = place.ranks;
+    w->pmi = place.pmi;
+    if (err == GC_OK && w->options.links && w->rank == 0)
+        err = links_check(w->options.links, error_text);
     if (err == GC_OK)
         err = world_start(w, &place, error_text);
     if (err < 0) {
@@ -684,6 +688,8 @@ int gc_finalize(gc_comm *comm)
         }
         gci_control_leave(w->control, err == GC_OK);
     }
+    if (err == GC_OK)                   /* else the launcher ends what is left of the job with this process */
+        gci_pmi_end(&w->env, &w->pmi);
     world_free(w);
     return err;
 }

@@ -19,7 +19,7 @@
  *         return gc_finalize(world) || err;
  *     }
  *
- *     cc app.c gridcomm.c -lpthread -o app && gcrun -n 8 ./app
+ *     cc app.c gridcomm.c -lpthread -o app && gcrun -n 8 ./app            (or mpiexec.hydra, or srun)
  *
  * Errors   A function that can fail returns GC_OK (0) or a negative GC_ERR_...; gc_strerror names it, and gc_last_error
  *          tells more: a text, and the rank at fault. Every function that takes a communicator or a request may return
@@ -168,7 +168,7 @@ void gc_options_init(gc_options *options, size_t size_of_options);
 /* Joins the job and gives the communicator of all its ranks. Blocks until every rank has joined, at most
  * start_timeout and one second. options may be NULL. All ranks succeed or all fail. On failure *world is NULL,
  * nothing is left behind, and options->error_text says why, naming rank and address where one is at fault. End it
- * with gc_finalize.
+ * with gc_finalize. mpiexec (PMI-1) has one world for each process, whose place a second gc_init has to be told.
  * Returns GC_OK, GC_ERR_ARG, GC_ERR_NOMEM, GC_ERR_SYSTEM; GC_ERR_CONFIG: contradictory or unusable options, also between
  * ranks (another size, a rank twice), no key for an address beyond loopback; GC_ERR_TIMEOUT: not all ranks came, or rank 0
  * was not found where it should be; GC_ERR_UNREACHABLE: all came, but there are no connections that hold them together;

@@ -25,9 +25,11 @@
  *   reach.c        how a rank is reached: at which addresses, from which interfaces, or by ssh
  *   join.c         how ranks find each other at start and trade cards
  *   dial.c         connecting, accepting, proving; frames on control connections
+ *   pmi.c          a launcher that speaks PMI-1: a rendezvous and a key by way of its table
  *   override.c     what the user lays down about addresses (pure)
  *   addrsel.c      which interface talks to which address (pure)
- *   boot.c         what a process knows at start, cards, the handshake of every port (bytes in, bytes out)
+ *   launch.c       what a process is told at start: options, environment, the variables of launchers
+ *   boot.c         cards, the handshake of every port (bytes in, bytes out)
  *   site.c         which hosts are at one site (pure)
  *   sched.c op.c   schedules and the algorithms that emit them; types and reduction kernels (pure)
  *   linksfile.c    the file that says which links are made by ssh (pure)
@@ -139,6 +141,8 @@ struct gci_sys {
     int     (*listen)(gci_sys *, gci_addr *at);                     /* port 0: chosen, and written back. :: takes IPv4 too. At
                                                                        a Unix socket the port is given */
     int     (*adopt)(gci_sys *, int inherited, gci_addr *at);       /* a listening socket that the launcher made */
+    int     (*inherit)(gci_sys *, int inherited);                   /* a connection that it made: 0, and it is close-on-exec
+                                                                       from now on. -EBUSY: it was, so somebody here has it */
     int     (*accept)(gci_sys *, int fd, gci_addr *from);           /* -EAGAIN: nobody waits */
     /* Begins; watch for GCI_WRITE. source: this end's address, its port is free, NULL: the kernel chooses. bind: index of the
      * only interface that is to carry it, 0: any. To a Unix socket, -EAGAIN: too many wait there. */
@@ -649,25 +653,9 @@ typedef struct gci_whereabouts { const gci_ifaddr *addr; int addrs; uint64_t gat
 /* site: [hosts] equal = the same site, 0: unknown. Host 0 is that of rank 0, who saw the others. GC_ERR_NOMEM. */
 GCI int gci_sites(gci_env *, const gci_whereabouts *, int hosts, uint64_t site[]);
 
-/* ---- boot.c: what a process knows at start, cards, the handshake (pure: bytes in, bytes out) ------------------ */
+/* ---- boot.c: cards, the handshake of every port (pure: bytes in, bytes out) -------------------------------------- */
 
-enum { GCI_ROOTS_MAX = 16, GCI_KEY_MAX = 256, GCI_IFADDRS_MAX = 64, GCI_CLUSTER_MAX = 128, GCI_RANKS_MAX = 65536 };
-
-/* Where a process stands and whom to ask. From the options, else the environment, else the launcher's variables. */
-typedef struct gci_place {
-    int      rank, ranks;
-    int      roots;                              /* 0: a world of one */
-    struct { char host[128]; uint16_t port; } root[GCI_ROOTS_MAX];
-    uint8_t  key[GCI_KEY_MAX];  size_t key_bytes;   /* 0: none */
-    int      listen_fd;                          /* rank 0: socket that the launcher opened (GRIDCOMM_LISTEN_FD), or -1 */
-    bool     insecure;
-    char     cluster[GCI_CLUSTER_MAX];
-    char     launcher[16];                       /* "gridcomm", "torchrun", "none": who said so, for texts */
-} gci_place;
-
-/* getenv-like look-up, so that tests bring their own. error_text gets one line that says what is wrong. */
-GCI int gci_place_find(const gc_options *, const char *(*look_up)(void *user, const char *name), void *user, gci_place *,
-                       char error_text[GCI_TEXT]);
+enum { GCI_IFADDRS_MAX = 64, GCI_CLUSTER_MAX = 128, GCI_RANKS_MAX = 65536 };
 
 /* A host as every rank sees it; a rank's card. Hosts are told once however many ranks they run. */
 typedef struct gci_host {
@@ -704,6 +692,7 @@ typedef struct gci_full_card {
 
 GCI void   gci_card_fill(gci_full_card *, const char *id, const char *name, const char *cluster, uint16_t port,
                          const gci_ifaddr *, int n);
+GCI bool   gci_is_cluster(const char *path, size_t bytes);              /* printable, no blanks, not too long */
 GCI size_t gci_card_encode(const gci_full_card *, uint8_t out[GCI_CARD_BYTES_MAX]);
 GCI int    gci_card_decode(gci_full_card *, const uint8_t *, size_t);       /* GC_ERR_PROTOCOL */
 
@@ -764,6 +753,35 @@ GCI size_t gci_shake_wants(const gci_shake *);      /* bytes to read now, never 
 GCI size_t gci_shake_feed(gci_shake *, const uint8_t *, size_t);            /* how many were taken */
 GCI void   gci_shake_decide(gci_shake *, enum gci_refusal);                 /* in GCI_SHAKE_DECIDES only */
 GCI const char *gci_shake_text(const gci_shake *, char text[GCI_TEXT]);     /* why it failed: "wrong key", "speaks version 2" */
+
+/* ---- launch.c: what a process is told at start ------------------------------------------------------------------------ */
+
+enum { GCI_ROOTS_MAX = 16, GCI_KEY_MAX = 256 };
+
+typedef struct gci_root { char host[128]; uint16_t port; } gci_root;
+
+/* The connection to a launcher that speaks PMI-1: inherited, or where it is to be had. Nobody else uses it. */
+enum gci_pmi_kind { GCI_PMI_NONE, GCI_PMI_FD, GCI_PMI_PORT };
+typedef struct gci_pmi { enum gci_pmi_kind kind; int fd; gci_root at; } gci_pmi;
+
+/* Where a process stands and whom to ask. From the options, else the environment, else the launcher's variables. */
+typedef struct gci_place {
+    int      rank, ranks;                        /* ranks 0: the launcher at a PMI_PORT knows */
+    int      roots;                              /* 0: a world of one, or the launcher's table tells (pmi) */
+    gci_root root[GCI_ROOTS_MAX];
+    gci_pmi  pmi;
+    uint8_t  key[GCI_KEY_MAX];  size_t key_bytes;   /* 0: none */
+    int      listen_fd;                          /* rank 0: socket that the launcher opened (GRIDCOMM_LISTEN_FD), or -1 */
+    bool     insecure;
+    char     cluster[GCI_CLUSTER_MAX];
+    char     launcher[16];                       /* "gridcomm", "torchrun", "pmi", "slurm", "none": who said so, for texts */
+} gci_place;
+
+/* getenv-like look-up, so that tests bring their own. error_text gets one line that says what is wrong. */
+GCI int gci_place_find(const gc_options *, const char *(*look_up)(void *user, const char *name), void *user, gci_place *,
+                       char error_text[GCI_TEXT]);
+/* Adds "host:port,[v6]:port,..." to the roots; name: who says so, for the text. GC_ERR_CONFIG */
+GCI int gci_place_add_roots(gci_place *, const char *name, const char *list, char error_text[GCI_TEXT]);
 
 /* ---- addrsel.c: which interface talks to which address (pure) ----------------------------------------------------- */
 
@@ -846,6 +864,28 @@ GCI int gci_if_filter(const char *patterns, const char *host, gci_ifaddr *, int 
 /* GRIDCOMM_ADVERTISE, port 0: none given; GRIDCOMM_PORTS. GC_ERR_CONFIG. */
 GCI int gci_advertise_parse(const char *text, gci_addr *, char error_text[GCI_TEXT]);
 GCI int gci_ports_parse(const char *text, uint16_t *low, uint16_t *high, char error_text[GCI_TEXT]);
+
+/* ---- pmi.c: a launcher that speaks PMI-1 ------------------------------------------------------------------------------ */
+
+enum { GCI_PMI_RECORD = 2560 };     /* bytes of what rank 0 tells the others, with its end */
+
+/* All of these do nothing for a place without PMI. begin: also who this is, at a PMI_PORT. meet: rank 0 listens as its card
+ * says, and gets a key if it has none; the others get roots and key, if they have none. Codes as of gc_init. end: the launcher
+ * no longer cares how this process ends; not for one that has failed. */
+GCI int  gci_pmi_begin(gci_env *, gci_place *, double seconds, char error_text[GCI_TEXT]);
+GCI int  gci_pmi_meet(gci_env *, gci_place *, const gci_full_card *me, int64_t until, char error_text[GCI_TEXT]);
+GCI void gci_pmi_end(gci_env *, gci_pmi *);
+
+/* Pure. A line without its end: is it "cmd=answer ...", with rc=0 if it has one? GC_ERR_PROTOCOL. The value of key=value in one
+ * that is; false: none, or none that fits, or no number of up to nine digits. */
+GCI int  gci_pmi_answer(const char *line, size_t bytes, const char *answer, char error_text[GCI_TEXT]);
+GCI bool gci_pmi_value(const char *line, const char *key, char *value, size_t room);
+GCI bool gci_pmi_number(const char *line, const char *key, int *number);
+/* Pure. The record from rank 0's place and card, and into the place of another rank. key: "-" if it is not to be told. id: of
+ * the own host. The place of rank 0 gets its roots. GC_ERR_CONFIG, _PROTOCOL, _UNREACHABLE. */
+GCI int  gci_pmi_write(gci_place *, const gci_full_card *, const char *key, char record[GCI_PMI_RECORD],
+                       char error_text[GCI_TEXT]);
+GCI int  gci_pmi_read(gci_place *, const char *id, const char *record, char error_text[GCI_TEXT]);
 
 /* ---- control.c: the control thread ---------------------------------------------------------------------------- */
 
@@ -1650,6 +1690,7 @@ struct gci_world {
     uint32_t     contexts;      /* drawn by this rank so far */
     int          rank, ranks;
     char         own_host[GCI_HOST_ID_BYTES], own_cluster[GCI_CLUSTER_MAX];
+    gci_pmi      pmi;           /* as of the place */
     const gci_table *table;     /* NULL in a world of one */
     gci_control *control;       /* NULL in a world of one */
     gci_overlay *overlay;

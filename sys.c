@@ -397,6 +397,24 @@ static int sys_adopt(gci_sys *sys, int inherited, gci_addr *at)
     return inherited;
 }
 
+/* As for adopt. What was inherited is not close-on-exec before somebody here has said that it is his. */
+static int sys_inherit(gci_sys *sys, int inherited)
+{
+    (void)sys;
+    int type = 0, flags;
+    socklen_t bytes = sizeof type, name_bytes = sizeof(sys_name);
+    sys_name name;
+    if (getsockopt(inherited, SOL_SOCKET, SO_TYPE, &type, &bytes) != 0 || (flags = fcntl(inherited, F_GETFD)) < 0)
+        return -errno;
+    if (type != SOCK_STREAM)
+        return -EINVAL;
+    if (flags & FD_CLOEXEC)
+        return -EBUSY;
+    if (getpeername(inherited, &name.any, &name_bytes) != 0 || fcntl(inherited, F_SETFD, flags | FD_CLOEXEC) != 0)
+        return -errno;
+    return 0;
+}
+
 /* Some errors belong to the connection that was about to be accepted and is gone. They count as "nobody waits": whoever is
  * next in the queue makes the level-triggered poller report again. */
 static bool sys_is_lost_caller(int err)
@@ -932,7 +950,8 @@ GCI gci_sys *gci_sys_real(void)
     static const gci_sys real = {
         .now = sys_now, .random = sys_random, .yield = sys_yield,
         .host = sys_host, .interfaces = sys_interfaces, .route = sys_route, .gate = sys_gate, .resolve = sys_resolve,
-        .listen = sys_listen, .adopt = sys_adopt, .accept = sys_accept, .connect = sys_connect, .connected = sys_connected,
+        .listen = sys_listen, .adopt = sys_adopt, .inherit = sys_inherit, .accept = sys_accept, .connect = sys_connect,
+        .connected = sys_connected,
         .tune = sys_tune, .silence = sys_silence, .backlog = sys_backlog, .send = sys_send, .recv = sys_recv, .close = sys_close,
         .poller = sys_poller, .watch = sys_watch, .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest,
         .timer = sys_timer, .arm = sys_arm, .spawn = sys_spawn,

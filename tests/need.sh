@@ -30,6 +30,11 @@ tests() {
     need procps command_is_there ps
     need openssh-client command_is_there ssh
     need openssh-server command_is_there sshd
+    need mpich command_is_there mpiexec.hydra
+    need slurmctld command_is_there slurmctld
+    need slurmd command_is_there slurmd
+    need slurm-client command_is_there srun
+    need munge command_is_there munged
 }
 fuzzer_links() {
     echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d == 0 && n == 1; }' |

@@ -955,7 +955,8 @@ static void test_two_jobs(void **state)
 
 static void forget_environment(void)
 {
-    static const char *const launcher[] = { "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT" };
+    static const char *const launcher[] = { "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PMI_RANK", "PMI_SIZE",
+                                           "PMI_ID", "PMI_PORT", "SLURM_STEP_NUM_TASKS" };
     char name[TEXT];
     for (size_t i = 0; i < sizeof bad_values / sizeof bad_values[0]; i++) {
         snprintf(name, sizeof name, "GRIDCOMM_%s", bad_values[i].name);

@@ -25,7 +25,7 @@ make -s dist >/dev/null || { echo 'FAIL: make dist'; echo '0 passed, 1 failed'; 
 cp dist/gridcomm.h dist/gridcomm.c "$here/app.c" "$here/header.cc" "$dir"
 cp gridcomm.h "$dir/original.h"
 # A world of one, whatever job this test itself runs in.
-for name in $(compgen -e | grep -E '^(GRIDCOMM_|RANK$|WORLD_SIZE$|MASTER_)'); do unset "$name"; done
+for name in $(compgen -e | grep -E '^(GRIDCOMM_|RANK$|WORLD_SIZE$|MASTER_|PMI_|SLURM_)'); do unset "$name"; done
 cd "$dir" || exit 1
 
 check 'dist/gridcomm.h is the header' cmp gridcomm.h original.h

@@ -11,7 +11,7 @@ own=''                          # what was started and may still run
 at_exit() { for p in $own; do kill -9 "$p"; done 2>/dev/null; rm -rf "$dir"; }
 trap at_exit EXIT
 cd "$dir" || exit 1
-for name in $(compgen -e | grep -E '^(GRIDCOMM_|RANK$|WORLD_SIZE$|MASTER_)' | grep -vE '_(CREDITS|QUEUE_PACKETS)$'); do unset "$name"; done
+for name in $(compgen -e | grep -E '^(GRIDCOMM_|RANK$|WORLD_SIZE$|MASTER_|PMI_|SLURM_)' | grep -vE '_(CREDITS|QUEUE_PACKETS)$'); do unset "$name"; done
 passed=0 failed=0 skipped=0 case='' bad=''
 seed=${GCT_SEED:-$(date +%s)}
 death_ms=2000                   # from a death to the last GC_ERR_PEER

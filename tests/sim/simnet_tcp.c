@@ -892,6 +892,13 @@ static int sim_sys_adopt(gci_sys *sys, int inherited, gci_addr *at)
     return inherited;
 }
 
+/* No launcher there speaks to its processes. */
+static int sim_sys_inherit(gci_sys *sys, int inherited)
+{
+    (void)sim_call(sys), (void)inherited;
+    return -ENOTCONN;
+}
+
 static int sim_sys_accept(gci_sys *sys, int fd, gci_addr *from)
 {
     sim_ctx *c = sim_call(sys);
@@ -1148,6 +1155,7 @@ void sim_tcp_fill(gci_sys *t)
 {
     t->listen = sim_sys_listen;
     t->adopt = sim_sys_adopt;
+    t->inherit = sim_sys_inherit;
     t->accept = sim_sys_accept;
     t->connect = sim_sys_connect;
     t->connected = sim_sys_connected;

@@ -1051,6 +1051,28 @@ static void test_adopt(void **state)
     close(ends[1]);
 }
 
+static void test_inherit(void **state)
+{
+    (void)state;
+    int ends[2], both[2], fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, both), 0);
+    assert_int_equal(sys->inherit(sys, ends[0]), -ENOTSOCK);
+    assert_int_equal(sys->inherit(sys, -1), -EBADF);
+    assert_int_equal(sys->inherit(sys, fd), -ENOTCONN);
+    assert_false(fcntl(ends[0], F_GETFD) & FD_CLOEXEC);                 /* left as they were */
+    assert_false(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(sys->inherit(sys, both[0]), 0);
+    assert_true(fcntl(both[0], F_GETFD) & FD_CLOEXEC);
+    assert_false(fcntl(both[1], F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(sys->inherit(sys, both[0]), -EBUSY);
+    close(fd);
+    for (int i = 0; i < 2; i++) {
+        close(ends[i]);
+        close(both[i]);
+    }
+}
+
 /* ---- poller -------------------------------------------------------------------------------------------------- */
 
 static void test_poller(void **state)
@@ -1606,6 +1628,7 @@ int main(void)
         cmocka_unit_test(test_spawn),
         cmocka_unit_test(test_spawn_ends),
         cmocka_unit_test(test_adopt),
+        cmocka_unit_test(test_inherit),
         cmocka_unit_test(test_poller),
         cmocka_unit_test(test_poller_events),
         cmocka_unit_test(test_wait_timeouts),

@@ -1,0 +1,264 @@
+#!/bin/bash
+# test_launchers.sh: programs started by others' launchers: MPICH's mpiexec.hydra, on this machine and on two hosts of the test
+# bed, and srun of a Slurm that runs here, in a temporary directory, for the time of this script (root). time limit: 180 s
+# SPDX-License-Identifier: MIT
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+build=$(cd "${BUILD:-build}" && pwd)
+bed=$PWD/tests/net/bed
+run=$build/tests/run examples=$build/examples
+dir=$(mktemp -d)
+own='' B=''                     # what was started and may still run
+at_exit() {
+    [ -z "$B" ] || $bed down "$B"
+    for p in $own; do kill "$p"; done 2>/dev/null
+    for p in $own; do wait "$p"; done 2>/dev/null
+    rm -rf "$dir"
+}
+trap at_exit EXIT
+chmod 755 "$dir"
+for name in $(compgen -e | grep -E '^(GRIDCOMM_|RANK$|WORLD_SIZE$|MASTER_|PMI|SLURM|HYD)'); do unset "$name"; done
+passed=0 failed=0 skipped=0 case='' bad=''
+
+# Every rank that should be gone carries this number on its command line.
+mark=5$$
+printf '%s' "$mark" >"$dir/mark"
+
+begin() { case=$1 bad=''; rm -f "$dir/go" "$dir/stop"; : >"$dir/out"; : >"$dir/err"; }
+wrong() { bad="$bad${bad:+; }$*"; }
+end() {
+    if [ -z "$bad" ]; then
+        passed=$((passed + 1)); echo "ok   $case"
+    else
+        failed=$((failed + 1)); echo "FAIL $case: $bad"
+        for f in out err; do sed "s/^/       $f: /" "$dir/$f" 2>/dev/null | tail -n 12; done
+    fi
+}
+skip() { skipped=$((skipped + 1)); echo "skip $1: $2"; }
+left() { grep -lsa -f "$dir/mark" /proc/[0-9]*/cmdline | wc -l; }
+until_true() { # SECONDS CONDITION...: polls
+    local tries=$(($1 * 50)); shift
+    while ! eval "$@"; do
+        tries=$((tries - 1)); [ $tries -gt 0 ] || return 1
+        sleep 0.02
+    done
+}
+now_ms() { echo $(($(date +%s%N) / 1000000)); }
+job() { # SECONDS COMMAND...: leaves status and ms
+    local since limit=$1
+    shift
+    since=$(now_ms)
+    timeout -k 5 "$limit" "$@" >"$dir/out" 2>"$dir/err" </dev/null
+    status=$?
+    ms=$(($(now_ms) - since))
+}
+want_status() { [ "$status" -eq "$1" ] || wrong "status $status, not $1"; }
+want_failed() { [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || wrong "status $status"; }
+want_within() { [ "$ms" -le "$1" ] || wrong "$ms ms, more than $1"; }
+want_out() { grep -q -e "$1" "$dir/out" || wrong "no '$1'"; }
+want_err() { grep -q -e "$1" "$dir/err" || wrong "no '$1' in the errors"; }
+want_nothing_left() { until_true 3 '[ "$(left)" -eq 0 ]' || wrong "$(left) processes left"; }
+want_ranks() { # N: each has said who it is
+    [ "$(sort -u "$dir/out" | grep -c "^rank [0-9]* of $1 ")" -eq "$1" ] || wrong "not $1 ranks"
+    want_out "^all $1 ranks are here: hosts: ${2:-1},"
+}
+died_ms=3000                    # from a death to the end of the launcher
+[ -z "${SAN:-}" ] || died_ms=10000
+
+for program in "$run/failing" "$run/twice" "$examples/hello" "$examples/ring"; do
+    [ -x "$program" ] && continue
+    echo "FAIL $program is not there: make test builds it"
+    echo '0 passed, 1 failed, 0 skipped'
+    exit 1
+done
+
+# ---- mpiexec.hydra ---------------------------------------------------------------------------------------------------
+
+if ! hydra=$(command -v mpiexec.hydra); then
+    echo 'FAIL mpiexec.hydra is not there: sh tests/need.sh test installs it'
+    echo '0 passed, 1 failed, 0 skipped'
+    exit 1
+fi
+
+for n in 1 2 8; do
+    begin "mpiexec.hydra: hello and ring, $n ranks"
+    job 20 "$hydra" -n $n "$examples/hello"; want_status 0; want_ranks $n
+    job 20 "$hydra" -n $n "$examples/ring" 10 1000; want_status 0; want_out "every byte right"
+    end
+    begin "mpiexec.hydra -pmi-port: hello and ring, $n ranks"
+    job 20 "$hydra" -pmi-port -n $n "$examples/hello"; want_status 0; want_ranks $n
+    job 20 "$hydra" -pmi-port -n $n "$examples/ring" 10 1000; want_status 0; want_out "every byte right"
+    end
+done
+
+begin 'a key of the user is not told by the launcher, and one that only some have is an error'
+job 20 "$hydra" -n 2 -genv GRIDCOMM_KEY mine "$examples/hello"; want_status 0; want_ranks 2
+job 20 "$hydra" -n 1 env GRIDCOMM_KEY=mine "$examples/hello" : -n 1 "$examples/hello"
+want_failed; want_err 'rank 0 has been given a key'; want_within 8000
+job 20 "$hydra" -n 1 "$examples/hello" : -n 1 env GRIDCOMM_KEY=mine "$examples/hello"
+want_failed; want_err 'cannot join the job'; want_within 8000
+end
+
+begin 'what GRIDCOMM_ROOT and GRIDCOMM_PORTS say wins'
+port=$((16000 + $$ % 16000))
+job 20 "$hydra" -n 2 -genv GRIDCOMM_ROOT "127.0.0.1:$port" "$examples/hello"; want_status 0; want_ranks 2
+job 20 "$hydra" -n 1 "$examples/hello" : -n 1 env GRIDCOMM_ROOT=127.0.0.1:9 GRIDCOMM_START_TIMEOUT=1 "$examples/hello"
+want_failed; want_err '127.0.0.1:9'; want_within 6000
+job 20 "$hydra" -n 2 -genv GRIDCOMM_PORTS "$port-$((port + 50))" "$examples/hello"; want_status 0; want_ranks 2
+end
+
+begin 'a rank that exits without gc_finalize ends the job, also one that computes'
+job 60 "$hydra" -n 13 "$run/failing" compute "$dir" 12 "$mark"
+since=$(sed -n 's/.*leaves at //p' "$dir/out"); late=$(($(now_ms) - ${since:-0}))
+[ "$late" -le $died_ms ] || wrong "$late ms after that"
+want_failed; want_nothing_left; end
+
+for how in '' -pmi-port; do
+    begin "kill -9 of a rank ends the job${how:+ ($how)}"
+    "$hydra" $how -n 8 "$run/failing" loop "$dir" -1 "$mark" >"$dir/out" 2>"$dir/err" </dev/null &
+    pid=$! own="$own $!"
+    until_true 20 "[ \"\$(grep -c ready '$dir/out')\" -ge 8 ]" || wrong 'no 8 ranks that are ready'
+    since=$(now_ms); kill -9 "$(sed -n 's/^pid //p' "$dir/out" | sed -n 3p)"
+    until_true 20 "[ ! -d /proc/$pid ] || grep -q '^State:.*Z' /proc/$pid/status" || { wrong 'it goes on'; kill "$pid"; }
+    ms=$(($(now_ms) - since)); wait "$pid"; status=$?; own=${own/ $pid/}
+    want_failed; want_within $died_ms; want_nothing_left; end
+done
+
+begin 'gc_abort ends the job, when the first rank has ended because of it'
+(until_true 20 "[ \"\$(grep -c ready '$dir/out')\" -ge 6 ]"; touch "$dir/go") &
+job 40 "$hydra" -n 6 "$run/failing" abort "$dir" -1 "$mark"; wait $!
+want_failed; want_out 'met GC_ERR_ABORTED'; want_nothing_left
+since=$(sed -n 's/.*aborts at //p' "$dir/out"); late=$(($(now_ms) - ${since:-0}))
+[ "$late" -le $((died_ms + 3000)) ] || wrong "$late ms after that"
+end
+
+begin 'a process that is no rank: the others say so in time'
+job 20 "$hydra" -n 1 -env GRIDCOMM_START_TIMEOUT 1 "$examples/hello" : -n 1 true
+want_failed; want_err 'not all of the 2 processes have called gc_init'; want_within 5000; end
+
+begin 'a second gc_init says what is the matter, and does no harm'
+for when in '' after; do
+    job 20 "$hydra" -n 3 "$run/twice" $when; want_status 0; want_out 'second: -14 PMI_FD=.* is taken by an earlier gc_init'
+done
+end
+
+# Two hosts with the same docker0, joined by one switch.
+if [ "$(id -u)" != 0 ] || [ ! -c /dev/net/tun ] || [ ! -x "$build/tests/net/enter" ]; then
+    skip 'mpiexec.hydra on two hosts' 'needs root, TUN and tests/net'
+else
+    begin 'mpiexec.hydra on two hosts with the same docker0'
+    cat >"$dir/plan" <<END
+site a: switch lan 10.1.0.0/24
+host a1 a2 on a/lan
+host a1 a2: bridge docker0 172.17.0.1/16 carrier
+host a1 a2: hosts 10.1.0.1 a1
+host a1 a2: hosts 10.1.0.2 a2
+END
+    export BED_BUILD=$build
+    B=$($bed up "$dir/plan" --name "tl-$$" --owner $$) || wrong 'no bed'
+    printf '#!/bin/sh\n[ "$1" != -x ] || shift\nexec %s --agent /run/gridcomm-bed/%s "$@"\n' "$build/tests/net/enter" "$B" \
+        >"$dir/agent"
+    chmod +x "$dir/agent"
+    printf 'a1:2\na2:2\n' >"$dir/hosts"
+    for how in '' -pmi-port; do
+        job 30 $bed run "$B" a1 "$hydra" $how -f "$dir/hosts" -launcher ssh -launcher-exec "$dir/agent" -iface eth0 -n 4 \
+            "$examples/hello"
+        want_status 0; want_ranks 4 2
+    done
+    end
+fi
+
+# ---- Slurm -----------------------------------------------------------------------------------------------------------
+
+# munged, slurmctld and slurmd on loopback, with ports, sockets and files of their own. They fork nothing off but job steps.
+slurm_start() {
+    local host port=$((12000 + $$ % 4000)) PATH=$PATH:/usr/sbin:/sbin
+    host=$(hostname -s)
+    export SLURM_CONF=$dir/slurm.conf
+    mkdir "$dir/state" "$dir/spool" "$dir/munge"
+    chmod 755 "$dir/munge"
+    head -c 1024 /dev/urandom >"$dir/munge/key"
+    chmod 600 "$dir/munge/key"
+    cat >"$SLURM_CONF" <<END
+ClusterName=gridcomm
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$port
+SlurmdPort=$((port + 1))
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$dir/munge/socket
+CredType=cred/munge
+StateSaveLocation=$dir/state
+SlurmdSpoolDir=$dir/spool
+SlurmctldPidFile=$dir/slurmctld.pid
+SlurmdPidFile=$dir/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+ReturnToService=2
+NodeName=$host NodeAddr=127.0.0.1 CPUs=8
+PartitionName=all Nodes=$host Default=YES
+END
+    munged -F --force -S "$dir/munge/socket" --key-file="$dir/munge/key" --pid-file="$dir/munge/pid" \
+        --seed-file="$dir/munge/seed" --log-file="$dir/munge/log" --num-threads=1 >"$dir/munged.log" 2>&1 </dev/null &
+    own="$own $!"
+    until_true 10 "[ -S '$dir/munge/socket' ]" || { echo 'munged does not start'; cat "$dir/munged.log"; return 1; }
+    slurmctld -D -c -f "$SLURM_CONF" >"$dir/slurmctld.log" 2>&1 </dev/null &
+    own="$own $!"
+    slurmd -D -f "$SLURM_CONF" >"$dir/slurmd.log" 2>&1 </dev/null &
+    own="$own $!"
+    until_true 30 "sinfo -h -o %t 2>/dev/null | grep -q '^idle'" && return
+    tail -n 20 "$dir/slurmctld.log" "$dir/slurmd.log"
+    return 1
+}
+
+if [ "$(id -u)" != 0 ]; then
+    skip 'Slurm' 'needs root'
+elif ! slurm_start >"$dir/why" 2>&1; then
+    begin 'Slurm starts'; wrong "$(cat "$dir/why")"; end
+else
+    for n in 1 2 8; do
+        begin "srun: hello and ring, $n ranks"
+        job 30 srun -n $n "$examples/hello"; want_status 0; want_ranks $n
+        job 30 srun -n $n "$examples/ring" 10 1000; want_status 0; want_out 'every byte right'
+        end
+        begin "srun --mpi=pmi2: hello and ring, $n ranks"
+        job 30 srun --mpi=pmi2 -n $n "$examples/hello"; want_status 0; want_ranks $n
+        job 30 srun --mpi=pmi2 -n $n "$examples/ring" 10 1000; want_status 0; want_out 'every byte right'
+        end
+    done
+
+    begin 'srun: two steps at once have different ports'
+    srun -n 4 --exact "$run/failing" loop "$dir" -1 "$mark" >"$dir/first" 2>&1 </dev/null &
+    pid=$! own="$own $!"
+    until_true 20 "[ \"\$(grep -c ready '$dir/first')\" -ge 4 ]" || wrong 'the first does not start'
+    job 30 srun -n 4 --exact "$examples/hello"; want_status 0; want_ranks 4
+    touch "$dir/stop"; wait "$pid" || wrong 'the first fails'; own=${own/ $pid/}
+    end
+
+    begin 'in a batch script a program of its own is a world of one, and its steps are jobs'
+    printf '#!/bin/sh\n%s\nsrun -n 3 %s\n' "$examples/hello" "$examples/hello" >"$dir/script"
+    job 40 sbatch -W -n 4 -o "$dir/batch" "$dir/script"; want_status 0
+    grep -q '^all 1 ranks are here' "$dir/batch" || wrong 'no world of one'
+    grep -q '^all 3 ranks are here' "$dir/batch" || wrong 'no step'
+    end
+
+    begin 'srun: a job on several hosts needs a key'
+    job 20 srun -n 2 env SLURM_STEP_NUM_NODES=2 "$examples/hello"
+    want_failed; want_err "SLURM_STEP_NODELIST=.*: a job on several hosts needs a key"; want_within 10000
+    job 20 srun -n 2 env SLURM_STEP_NUM_NODES=2 GRIDCOMM_KEY=sesame "$examples/hello"; want_status 0; want_ranks 2
+    end
+
+    begin 'srun -K: a rank that dies ends the job'
+    for how in none pmi2; do
+        job 60 srun --mpi=$how -K -n 5 "$run/failing" loop "$dir" 3 "$mark"; want_failed
+    done
+    want_nothing_left; end
+fi
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ] && { [ $skipped -eq 0 ] || [ "${CI:-}" != true ]; }
