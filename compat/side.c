@@ -24,6 +24,8 @@ static MPI_Aint side_place(const gcm_side *s, int i)
 
 static int side_check(const gcm_side *s)
 {
+    if (s->buf == MPI_IN_PLACE)         /* where there is no other side */
+        return MPI_ERR_BUFFER;
     if (!s->types && gcm_type_bad(s->type))
         return MPI_ERR_TYPE;
     if (!s->counts)

@@ -561,7 +561,7 @@ int MPI_Type_lb(MPI_Datatype type, MPI_Aint *lb)
 int MPI_Type_ub(MPI_Datatype type, MPI_Aint *ub)
 {
     MPI_Aint lb, extent;
-    int err = MPI_Type_get_extent(type, &lb, &extent);
+    int err = ub ? MPI_Type_get_extent(type, &lb, &extent) : GCM_FAIL(NULL, MPI_ERR_ARG);
     if (!err)
         *ub = lb + extent;
     return err;
