@@ -560,7 +560,7 @@ int MPI_Type_lb(MPI_Datatype type, MPI_Aint *lb)
 
 int MPI_Type_ub(MPI_Datatype type, MPI_Aint *ub)
 {
-    MPI_Aint lb, extent;
+    MPI_Aint lb = 0, extent = 0;
     int err = ub ? MPI_Type_get_extent(type, &lb, &extent) : GCM_FAIL(NULL, MPI_ERR_ARG);
     if (!err)
         *ub = lb + extent;
