@@ -38,6 +38,7 @@ GCM void *gcm_new(size_t bytes)
 GCM void gcm_delete(void *object)
 {
     gcm_object *o = object;
+    gcm_handle_forget(o);
     pthread_mutex_lock(&life.lock);
     if (o->before)
         o->before->next = o->next;
@@ -261,6 +262,7 @@ int MPI_Finalize(void)
     gcm_comm_close(MPI_COMM_SELF);
     gcm_comm_close(MPI_COMM_WORLD);
     delete_all();
+    gcm_handles_end();
     return class;
 }
 

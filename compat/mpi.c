@@ -8,6 +8,7 @@
 #define _POSIX_C_SOURCE 200809L
 #define GCM static
 
+#include "handle.c"
 #include "life.c"
 #include "type.c"
 #include "group.c"

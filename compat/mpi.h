@@ -388,6 +388,19 @@ int MPI_Op_free(MPI_Op *op);
 int MPI_Op_commutative(MPI_Op op, int *commute);
 int MPI_Reduce_local(const void *in, void *inout, int count, MPI_Datatype type, MPI_Op op);
 
+/* ---- handles as numbers, for libraries that have a Fortran side --------------------------------------------------- */
+
+MPI_Fint MPI_Comm_c2f(MPI_Comm comm);
+MPI_Comm MPI_Comm_f2c(MPI_Fint comm);
+MPI_Fint MPI_Group_c2f(MPI_Group group);
+MPI_Group MPI_Group_f2c(MPI_Fint group);
+MPI_Fint MPI_Type_c2f(MPI_Datatype type);
+MPI_Datatype MPI_Type_f2c(MPI_Fint type);
+MPI_Fint MPI_Op_c2f(MPI_Op op);
+MPI_Op MPI_Op_f2c(MPI_Fint op);
+MPI_Fint MPI_Request_c2f(MPI_Request request);
+MPI_Request MPI_Request_f2c(MPI_Fint request);
+
 /* ---- MPI 1: names that MPI 3 has taken away and programs still use ------------------------------------------------ */
 
 int MPI_Address(void *at, MPI_Aint *address);

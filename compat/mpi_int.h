@@ -10,6 +10,7 @@
  *   group.c        groups (pure)
  *   type.c         data types (pure)
  *   life.c         start, end, environment, errors
+ *   handle.c       numbers for handles
  *
  * The layer uses gridcomm.h and nothing else of gridcomm. mpi.c joins its rooms; GCM marks what they share, then static.
  */
@@ -28,6 +29,11 @@
 #ifndef GCM
 #define GCM
 #endif
+
+/* ---- handle.c ---------------------------------------------------------------------------------------------------- */
+
+GCM void gcm_handle_forget(const void *handle);        /* that is going to be freed */
+GCM void gcm_handles_end(void);
 
 /* ---- life.c ------------------------------------------------------------------------------------------------------ */
 
