@@ -6,7 +6,8 @@
 #
 # All arguments go to the compiler: GCMPI_CC (GCMPI_CXX) if it is set, else cc (c++). -show prints the command line, and
 # -compile-info and -link-info its parts, without running it. Shared objects are linked without the library: the program that
-# they are part of has it.
+# loads them has all of it, and shows it to them.
+set -f
 include='@INCLUDE@'
 lib='@LIB@'
 case $0 in
@@ -14,7 +15,8 @@ case $0 in
 *)         compiler=${GCMPI_CC:-cc} ;;
 esac
 flags="-I$include"
-libs="-L$lib -lgcmpi -lgridcomm -lpthread"
+show_all='-Wl,--export-dynamic-symbol=MPI_*,--export-dynamic-symbol=gcm_*'
+libs="-L$lib $show_all -Wl,--whole-archive -lgcmpi -Wl,--no-whole-archive -lgridcomm -lpthread"
 link=$libs show=
 [ $# -gt 0 ] || link=
 for argument; do
