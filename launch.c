@@ -277,7 +277,7 @@ static int place_rendezvous(const place_finder *f, const gc_options *options, co
     gci_place *p = f->place;
     bool its_rank = said && strcmp(p->launcher, said->name) == 0;
     enum launcher_way way = its_rank ? said->way : LAUNCHER_ROOT;
-    int err = way == LAUNCHER_PMI_FD || way == LAUNCHER_PMI_PORT ? place_pmi(f, said) : GC_OK;
+    int err = its_rank && (way == LAUNCHER_PMI_FD || way == LAUNCHER_PMI_PORT) ? place_pmi(f, said) : GC_OK;
 
     if (err < 0)
         return err;

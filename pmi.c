@@ -436,8 +436,9 @@ static int pmi_get(pmi_talk *t, const char *table, char record[GCI_PMI_RECORD])
         if (i == PMI_PARTS || !gci_pmi_value(t->line, "value", part, sizeof part) || (part[0] != '+' && part[0] != '.')
             || used + strlen(part) > GCI_PMI_RECORD)
             return pmi_senseless(t);
-        memcpy(record + used, part + 1, strlen(part));      /* with its end */
-        used += strlen(part) - 1;
+        for (const char *c = part + 1; *c; c++)
+            record[used++] = *c;
+        record[used] = 0;
     }
     return GC_OK;
 }

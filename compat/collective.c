@@ -254,7 +254,7 @@ static int alltoallv(const char *call, const gcm_side *send, const gcm_side *rec
     return close_call(&c);
 }
 #define LISTED_SIDE(b, t, ts, c, d) \
-    (&(gcm_side){ .buf = (void *)(uintptr_t)(b), .type = t, .types = ts, .counts = c, .displs = d })
+    (&(gcm_side){ .buf = (void *)(uintptr_t)(b), .type = (t), .types = (ts), .counts = (c), .displs = (d) })
 
 /* ---- data reduced ------------------------------------------------------------------------------------------------ */
 

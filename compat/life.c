@@ -114,13 +114,12 @@ static void error_fatal(MPI_Comm comm, const char *call, int class, const char *
 
 GCM int gcm_error(MPI_Comm comm, const char *call, int class, const char *why)
 {
-    if (gcm_comm_bad(comm))
-        comm = MPI_COMM_WORLD;
-    MPI_Errhandler handler = comm->handler;
+    MPI_Comm heard = gcm_comm_bad(comm) ? MPI_COMM_WORLD : comm;
+    MPI_Errhandler handler = heard->handler;
     if (handler && handler->fn)
-        handler->fn(&comm, &class);
+        handler->fn(&heard, &class);
     else if (handler != MPI_ERRORS_RETURN)
-        error_fatal(comm, call, class, why);
+        error_fatal(heard, call, class, why);
     return class;
 }
 

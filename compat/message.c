@@ -226,7 +226,8 @@ static int message_new(const char *call, const gcm_message_args *message, MPI_Co
     return class ? gcm_error(comm, call, class, NULL) : gcm_gc_error(comm, call, err);
 }
 
-#define MESSAGE(kind, other) (&(gcm_message_args){ .mode = kind, .side = side_of(buf, count, type), .peer = other, .tag = tag })
+#define MESSAGE(kind, other) \
+    (&(gcm_message_args){ .mode = (kind), .side = side_of(buf, count, type), .peer = (other), .tag = tag })
 
 int MPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {

@@ -9,7 +9,7 @@
 
 #include <complex.h>
 
-#define PREDEFINED(symbol, code) struct gcm_op symbol = { .gc = code, .commutes = true }
+#define PREDEFINED(symbol, code) struct gcm_op symbol = { .gc = (code), .commutes = true }
 PREDEFINED(gcm_sum, GC_SUM);
 PREDEFINED(gcm_prod, GC_PROD);
 PREDEFINED(gcm_max, GC_MAX);

@@ -19,7 +19,8 @@
 
 #define BASIC(symbol, label, c_type, what, code) \
     struct gcm_type symbol = { .size = sizeof(c_type), .align = _Alignof(c_type), .basics = 1, .ub = sizeof(c_type), \
-                               .high = sizeof(c_type), .dense = true, .committed = true, .kind = what, .gc = code, .name = label }
+                               .high = sizeof(c_type), .dense = true, .committed = true, .kind = (what), .gc = (code), \
+                               .name = (label) }
 #define INTEGER(symbol, label, c_type) \
     BASIC(symbol, label, c_type, GCM_INTEGER, \
           (c_type)-1 < (c_type)1 ? (sizeof(c_type) == 1 ? GC_INT8 : sizeof(c_type) == 2 ? GC_INT16 : \
@@ -72,7 +73,7 @@ struct gcm_type gcm_ub = { .align = 1, .dense = true, .committed = true, .ub_set
                                .ub = sizeof(struct symbol##_pair), \
                                .high = offsetof(struct symbol##_pair, index) + sizeof(int), \
                                .dense = offsetof(struct symbol##_pair, index) == sizeof(c_type), .committed = true, \
-                               .kind = GCM_PAIR, .parts = 2, .part = symbol##_parts, .name = label }
+                               .kind = GCM_PAIR, .parts = 2, .part = symbol##_parts, .name = (label) }
 
 PAIR(gcm_float_int, "MPI_FLOAT_INT", float, gcm_float);
 PAIR(gcm_double_int, "MPI_DOUBLE_INT", double, gcm_double);
