@@ -84,6 +84,7 @@ $(OUT)/examples/%: $(OUT)/obj/examples/%.o $(LIB)
 	$(call link,-lm)
 $(OUT)/tests/net/%: $(OUT)/obj/tests/net/%.o $(LIB)
 	$(call link,-lm)
+$(OUT)/tests/net/mpi_cost: $(OUT)/obj/compat/mpi.o
 $(OUT)/tests/run/%: $(OUT)/obj/tests/run/%.o $(LIB)
 	$(call link)
 $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $(call objects,$(call support,unit)) $(LIB)

@@ -305,6 +305,7 @@ selection choices 'address selection, 1,000 peers of 16 NICs, ms' 20
 selection collisions 'collision table of 10,000 hosts, ms' 50
 beside_mpi openmpi
 beside_mpi mpich
+! wanted 'MPI layer' || "$BED_BUILD/tests/net/mpi_cost" || failed=1
 bare_stream
 for relays in $(seq $RELAYS); do relayed_stream "$relays"; done
 for relays in $(seq $RELAYS); do relayed_latency "$relays" sleep sleep; done
