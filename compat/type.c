@@ -7,7 +7,8 @@
  *
  * Most types that programs make have no holes (rows, structs of doubles): these are `dense`, and then nothing is ever copied.
  * Bounds follow the standard's typemaps (MPI 3.1, 4.1): those that are set once (resized, MPI_LB, MPI_UB) count alone in all
- * types that are made of them.
+ * types that are made of them. A part without data counts for the bounds, at its place, as in other MPIs; one without elements
+ * does not.
  */
 #include "mpi_int.h"
 
@@ -129,8 +130,8 @@ static void type_add(struct gcm_type *t, const gcm_part *p, type_seen *seen)
 {
     const struct gcm_type *e = p->type;
     MPI_Aint down, up;
-    if (p->blocks == 0 || p->length == 0 || (e->size == 0 && !e->lb_set && !e->ub_set))
-        return;                         /* nothing is there, not even a bound */
+    if (p->blocks == 0 || p->length == 0)
+        return;
     part_reach(p, &down, &up);
     if (e != &gcm_ub) {
         type_bound(&t->lb, &t->lb_set, down + e->lb, e->lb_set, down + e->lb < t->lb, !seen->low);
