@@ -1,0 +1,97 @@
+#!/bin/bash
+# test_mpi.sh: the programs of tests/mpi, compiled by gcmpicc, on 1, 2, 3, 5 and 8 ranks, and on 5 and 8 in two clusters; how
+# MPI programs that fail end; and the wrapper itself. time limit: 300 s
+# SPDX-License-Identifier: MIT
+set -u
+here=$(cd "$(dirname "$0")/../mpi" && pwd)
+build=$(cd "${BUILD:-build}" && pwd)
+export GCMPI_CC="${CC:-cc}"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+unset "${!GRIDCOMM_@}"
+passed=0 failed=0
+
+good() { echo "ok   $1"; passed=$((passed + 1)); }
+bad() { # what, why
+    echo "FAIL $1: $2"
+    grep -v '^ok  ' out | sed 's/^/       /' | head -n 15
+    failed=$((failed + 1))
+}
+
+# The sum of a program's own cases at every size; a line for each size.
+try() { # name, ranks, clusters
+    local what="$1, $2 ranks" p f
+    printf 'localhost slots=%d cluster=a\n' $((($2 + 1) / 2)) >hosts
+    [ "$2" -lt 2 ] || printf 'localhost slots=%d cluster=b\n' $(($2 / 2)) >>hosts
+    if [ "$3" -eq 2 ]; then
+        what="$what, 2 clusters"
+        timeout -k 5 120 "$build/gcrun" --no-prefix -H hosts -n "$2" "./$1" >out 2>&1 </dev/null
+    else
+        timeout -k 5 120 "$build/gcrun" --no-prefix -n "$2" "./$1" >out 2>&1 </dev/null
+    fi
+    local status=$?
+    read -r p f < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' out) || p=0 f=1
+    passed=$((passed + p)) failed=$((failed + f))
+    if [ "$status" -eq 0 ] && [ "$f" -eq 0 ] && [ "$p" -gt 0 ]; then
+        echo "ok   $what: $p cases"
+    else
+        [ "$f" -gt 0 ] || failed=$((failed + 1))
+        echo "FAIL $what: status $status"
+        grep -v '^ok  ' out | sed 's/^/       /' | head -n 25
+    fi
+}
+
+sanitize=${SAN:+-fsanitize=$SAN}
+# shellcheck disable=SC2086  # a word or nothing
+for source in "$here"/test_*.c; do
+    name=$(basename "$source" .c)
+    if "$build/gcmpicc" -std=c11 -O1 -g -Wall -Wextra -Werror $sanitize "$source" -o "$name" >out 2>&1; then
+        for ranks in 1 2 3 5 8; do try "$name" "$ranks" 1; done
+        for ranks in 5 8; do try "$name" "$ranks" 2; done
+    else
+        bad "$name" 'it does not compile'
+    fi
+done
+
+# ---- early ends: all of the job is over soon, and the launcher's status says so
+
+ends() { # what, argument of test_life, status wanted, words wanted in what it says
+    local begin=$SECONDS status
+    timeout -k 5 60 "$build/gcrun" --no-prefix -n 3 ./test_life "$2" >out 2>&1 </dev/null
+    status=$?
+    if [ "$status" -ne "$3" ]; then bad "$1" "status $status, not $3"
+    elif [ -n "$4" ] && ! grep -q -e "$4" out; then bad "$1" "no '$4' in what it says"
+    elif [ $((SECONDS - begin)) -gt 20 ]; then bad "$1" "after $((SECONDS - begin)) s"
+    else good "$1"; fi
+}
+ends 'MPI_Abort ends the job' abort 7 'rank 2'
+ends 'so does an error that nobody hears of' fatal 6 'rank 2: MPI_Send: the rank is invalid'
+ends 'a request that was forgotten does not hold it up' forget 0 ''
+
+# ---- the wrapper
+
+says() { # what, words or none, command...
+    local what=$1 words=$2
+    shift 2
+    "$@" >out 2>&1
+    local status=$?
+    if [ $status -ne 0 ]; then bad "$what" "status $status"
+    elif [ -n "$words" ] && ! grep -q -e "$words" out; then bad "$what" "no '$words'"
+    else good "$what"; fi
+}
+says 'gcmpicc -show' '^[^ ]* -I.*-lgcmpi -lgridcomm' "$build/gcmpicc" -show
+says 'gcmpicc -compile-info' '^-I' "$build/gcmpicc" -compile-info
+says 'gcmpicc -link-info' '^-L.*-lgridcomm' "$build/gcmpicc" -link-info
+printf '#include <mpi.h>\nint main(int c, char **v) { MPI_Init(&c, &v); return MPI_Finalize(); }\n' >plain.c
+cp plain.c plain.cc
+# shellcheck disable=SC2086
+{
+    says 'gcmpicc -c, and linked' '' "$build/gcmpicc" $sanitize -c plain.c -o plain.o
+    says 'gcmpicc links' '' "$build/gcmpicc" $sanitize plain.o -o plain
+    says 'it runs without a launcher' '' ./plain
+    says 'gcmpicxx' '' "$build/gcmpicxx" $sanitize plain.cc -o plain++
+    says 'it runs, too' '' "$build/gcrun" -n 2 ./plain++
+}
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed -eq 0 ]
