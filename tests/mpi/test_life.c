@@ -1,0 +1,216 @@
+/* test_life.c: start and end, what surrounds them, several threads, and what a program forgets to free. With an argument it is a
+ * program that ends early: "abort", by MPI_Abort of its last rank; "fatal", by an error there; "forget", after an operation that
+ * nobody completes.
+ * SPDX-License-Identifier: MIT
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+#include <pthread.h>
+
+enum { THREADS = 4, ROUNDS = 60 };
+
+static int level;
+
+static void surroundings(void)
+{
+    char name[MPI_MAX_PROCESSOR_NAME], text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = -1, version = 0, subversion = -1, flag = 0, got = -1;
+    double *memory, before = MPI_Wtime();
+    MPI_Get_processor_name(name, &length);
+    CHECK(length > 0 && length == (int)strlen(name));
+    MPI_Get_version(&version, &subversion);
+    CHECK(version == MPI_VERSION && subversion == MPI_SUBVERSION && version >= 3);
+    MPI_Get_library_version(text, &length);
+    CHECK(length > 0 && length == (int)strlen(text));
+    MPI_Initialized(&flag);
+    CHECK(flag);
+    MPI_Finalized(&flag);
+    CHECK(!flag);
+    MPI_Query_thread(&got);
+    CHECK_EQUAL(got, level);
+    MPI_Is_thread_main(&flag);
+    CHECK(flag);
+    MPI_Alloc_mem(100 * sizeof *memory, MPI_INFO_NULL, &memory);
+    for (int i = 0; i < 100; i++)
+        memory[i] = i;
+    CHECK(memory[99] == 99);
+    MPI_Free_mem(memory);
+    CHECK(MPI_Wtick() > 0 && MPI_Wtick() < 1);
+    CHECK(MPI_Wtime() >= before && MPI_Wtime() < before + 60);
+    MPI_Pcontrol(1);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+static void sum_of(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        ((int *)inout)[2 * i] += ((int *)in)[2 * i];
+}
+
+typedef struct worker { pthread_t thread; MPI_Comm comm; int number, wrong; } worker;
+
+/* Messages, collectives, types and operations, in a communicator of its own. */
+static void *work(void *argument)
+{
+    worker *w = argument;
+    int n = check.size, next = (check.rank + 1) % n, before = (check.rank + n - 1) % n, main_thread = 1;
+    MPI_Is_thread_main(&main_thread);
+    w->wrong += main_thread;
+    for (int i = 0; i < ROUNDS; i++) {
+        int out[4] = { check.rank, w->number, i, -1 }, in[4] = { 0 }, sum[4] = { -1, -1, -1, -1 };
+        MPI_Datatype spread;
+        MPI_Op op;
+        MPI_Request r[2];
+        MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &spread);
+        MPI_Type_commit(&spread);
+        MPI_Irecv(in, 2, spread, before, i, w->comm, &r[0]);
+        MPI_Isend(out, 2, spread, next, i, w->comm, &r[1]);
+        MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+        w->wrong += in[0] != before || in[1] != 0 || in[2] != i || in[3] != 0;
+        MPI_Op_create(sum_of, 1, &op);
+        MPI_Allreduce(out, sum, 2, spread, op, w->comm);
+        w->wrong += sum[0] != n * (n - 1) / 2 || sum[1] != -1 || sum[2] != n * i || sum[3] != -1;
+        MPI_Iallreduce(MPI_IN_PLACE, out, 3, MPI_INT, MPI_MAX, w->comm, r);
+        MPI_Wait(r, MPI_STATUS_IGNORE);
+        w->wrong += out[0] != n - 1 || out[1] != w->number || out[2] != i || out[3] != -1;
+        MPI_Op_free(&op);
+        MPI_Type_free(&spread);
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    worker workers[THREADS];
+    if (level < MPI_THREAD_MULTIPLE) {
+        CHECK(!STRICT);
+        return;
+    }
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (worker){ .number = i };
+        MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
+    }
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        CHECK_EQUAL(workers[i].wrong, 0);
+        MPI_Comm_free(&workers[i].comm);
+    }
+}
+
+/* One thread waits in Buffer_detach for a message that another receives, which frees and buffers meanwhile. */
+static void *receive_late(void *argument)
+{
+    static int in[200000];
+    int x = 1, y = 0;
+    MPI_Request r;
+    (void)argument;
+    nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+    MPI_Isend(&x, 1, MPI_INT, 0, 2, MPI_COMM_SELF, &r);
+    MPI_Request_free(&r);
+    MPI_Recv(&y, 1, MPI_INT, 0, 2, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    MPI_Recv(in, 200000, MPI_INT, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    return in[199999] == 5 && y == 1 ? NULL : argument;
+}
+
+static void threads_and_buffers(void)
+{
+    static int out[200000];
+    int bytes, size;
+    void *buffer, *got, *wrong = &size;
+    pthread_t thread;
+    if (level < MPI_THREAD_MULTIPLE)
+        return;
+    MPI_Pack_size(200000, MPI_INT, MPI_COMM_SELF, &bytes);
+    buffer = malloc((size_t)bytes + MPI_BSEND_OVERHEAD);
+    MPI_Buffer_attach(buffer, bytes + MPI_BSEND_OVERHEAD);
+    out[199999] = 5;
+    MPI_Bsend(out, 200000, MPI_INT, 0, 1, MPI_COMM_SELF);
+    CHECK(pthread_create(&thread, NULL, receive_late, &size) == 0);
+    MPI_Buffer_detach(&got, &size);
+    pthread_join(thread, &wrong);
+    CHECK(got == buffer && wrong == NULL);
+    free(buffer);
+}
+
+/* ---- forgotten --------------------------------------------------------------------------------------------------- */
+
+static void ignore(MPI_Comm *comm, int *code, ...) { (void)comm, (void)code; }
+
+static int forgotten_in[4], forgotten_out[2] = { 6, 7 };
+
+/* Nothing of this is freed. */
+static void forgotten(void)
+{
+    MPI_Datatype spread, more;
+    MPI_Comm c, self;
+    MPI_Group group;
+    MPI_Op op;
+    MPI_Errhandler handler;
+    MPI_Request r;
+    int next = (check.rank + 1) % check.size, before = (check.rank + check.size - 1) % check.size;
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &spread);
+    MPI_Type_contiguous(2, spread, &more);
+    MPI_Type_commit(&more);
+    MPI_Comm_dup(MPI_COMM_WORLD, &c);
+    MPI_Comm_dup(MPI_COMM_SELF, &self);
+    MPI_Comm_group(c, &group);
+    MPI_Group_excl(group, 0, NULL, &group);
+    MPI_Op_create(sum_of, 1, &op);
+    MPI_Comm_create_errhandler(ignore, &handler);
+    MPI_Comm_set_errhandler(c, handler);
+    MPI_Send_init(forgotten_out, 1, more, next, 1, c, &r);
+    if (STRICT) {                       /* nor completed, as it should be */
+        MPI_Irecv(forgotten_in, 1, more, before, 9, c, &r);
+        MPI_Isend(forgotten_out, 1, more, next, 2, c, &r);
+        MPI_Recv(forgotten_in, 2, MPI_INT, before, 2, c, MPI_STATUS_IGNORE);
+        CHECK(forgotten_in[0] == 6);
+    }
+}
+
+/* ---- early ends -------------------------------------------------------------------------------------------------- */
+
+static int early(const char *how)
+{
+    int x = 0;
+    MPI_Request r;
+    if (strcmp(how, "forget") == 0) {
+        MPI_Irecv(&x, 1, MPI_INT, 0, 9, MPI_COMM_WORLD, &r);
+        return MPI_Finalize();
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (check.rank == check.size - 1 && strcmp(how, "abort") == 0)
+        MPI_Abort(MPI_COMM_WORLD, 7);
+    if (check.rank == check.size - 1)
+        MPI_Send(&x, 1, MPI_INT, check.size, 0, MPI_COMM_WORLD);
+    MPI_Recv(&x, 1, MPI_INT, check.size - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return 0;                           /* nobody comes here */
+}
+
+int main(int argc, char **argv)
+{
+    int flag = 1;
+    MPI_Initialized(&flag);
+    if (flag)
+        return 1;
+    MPI_Finalized(&flag);
+    if (flag)
+        return 1;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    check_begin(&argc, &argv, 60);
+    if (argc > 1)
+        return early(argv[1]);
+    run("surroundings", surroundings);
+    run("threads", threads);
+    run("threads and buffers", threads_and_buffers);
+    run("forgotten", forgotten);
+    int status = check_end();
+    MPI_Initialized(&flag);
+    status |= !flag;
+    MPI_Finalized(&flag);
+    return status | !flag;
+}
