@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { ABORT_NAP = 300000000 };         /* ns: whoever aborted the job ends first, so that its code is the job's status */
+
 static struct life {
     bool began, ended;
     int thread_level;
@@ -129,6 +131,8 @@ GCM int gcm_gc_error(MPI_Comm comm, const char *call, int err)
     if (!err)
         return MPI_SUCCESS;
     gc_last_error(comm->gc, NULL, why, sizeof why);
+    if (err == GC_ERR_ABORTED && comm->handler == MPI_ERRORS_ARE_FATAL)
+        nanosleep(&(struct timespec){ .tv_nsec = ABORT_NAP }, NULL);
     return gcm_error(comm, call, gcm_class(err), why);
 }
 

@@ -32,7 +32,8 @@ static struct check { int rank, size, cases, failed[CASES]; const char *name[CAS
 static int check_that(int holds, const char *what, const char *file, int line)
 {
     if (!holds && check.failed[check.cases]++ < TOLD)
-        fprintf(stderr, "rank %d of %d: %s:%d: %s: not so: %s\n", check.rank, check.size, file, line, check.name[check.cases], what);
+        fprintf(stderr, "rank %d of %d: %s:%d: %s: not so: %s\n", check.rank, check.size, file, line,
+                check.name[check.cases], what);
     return holds;
 }
 #define CHECK(condition) check_that(!!(condition), #condition, __FILE__, __LINE__)

@@ -22,7 +22,7 @@ static made layout[LAYOUTS];
 /* Dense; ints apart; backwards from below the buffer's address; and a struct with padding. */
 static void make_layouts(void)
 {
-    const map one = map_basic(sizeof(int), _Alignof(int));
+    map one = map_basic(sizeof(int), _Alignof(int));
     const MPI_Aint back[2] = { 8, -12 }, at[2] = { 4, 12 };
     const int ones[2] = { 1, 1 };
     const MPI_Datatype ints[2] = { MPI_INT, MPI_INT };
@@ -48,6 +48,7 @@ static void make_layouts(void)
     map_resize(&layout[3].map, -4, 24);
     for (int i = 0; i < LAYOUTS; i++)
         MPI_Type_commit(&layout[i].type);
+    map_free(&one);
 }
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
@@ -156,8 +157,9 @@ static void gather(const made *from, const made *to, int count, int root)
     side_put(&send, 0, value(here.rank, root, count), count, BEFORE | AFTER);
     for (int i = 0; i < here.size && mine; i++)
         side_put(&recv, i * count, value(i, root, count), count, in_place && i == root ? BEFORE | AFTER : AFTER);
-    CALL(Gather, Igather, in_place ? MPI_IN_PLACE : side_buf(&send), in_place ? 0 : count, in_place ? MPI_DATATYPE_NULL : from->type,
-         mine ? side_buf(&recv) : NULL, mine ? count : -1, mine ? to->type : MPI_DATATYPE_NULL, root);
+    CALL(Gather, Igather, in_place ? MPI_IN_PLACE : side_buf(&send), in_place ? 0 : count,
+         in_place ? MPI_DATATYPE_NULL : from->type, mine ? side_buf(&recv) : NULL, mine ? count : -1,
+         mine ? to->type : MPI_DATATYPE_NULL, root);
     side_check(&send);
     side_check(&recv);
 }
@@ -170,8 +172,9 @@ static void gatherv(const made *from, const made *to, int count, int root)
     side_put(&send, 0, value(here.rank, root, own), own, BEFORE | AFTER);
     for (int i = 0; i < here.size && mine; i++)
         side_put(&recv, b.displs[i], value(i, root, b.counts[i]), b.counts[i], in_place && i == root ? BEFORE | AFTER : AFTER);
-    CALL(Gatherv, Igatherv, in_place ? MPI_IN_PLACE : side_buf(&send), in_place ? 0 : own, in_place ? MPI_DATATYPE_NULL : from->type,
-         mine ? side_buf(&recv) : NULL, mine ? b.counts : NULL, mine ? b.displs : NULL, mine ? to->type : MPI_DATATYPE_NULL, root);
+    CALL(Gatherv, Igatherv, in_place ? MPI_IN_PLACE : side_buf(&send), in_place ? 0 : own,
+         in_place ? MPI_DATATYPE_NULL : from->type, mine ? side_buf(&recv) : NULL, mine ? b.counts : NULL,
+         mine ? b.displs : NULL, mine ? to->type : MPI_DATATYPE_NULL, root);
     side_check(&send);
     side_check(&recv);
 }
@@ -269,8 +272,8 @@ static void alltoallv(const made *from, const made *to, int count, int root)
         side_put(&recv, in.displs[i], value(i, here.rank, some), some, AFTER);
     }
     CALL(Alltoallv, Ialltoallv, here.in_place ? MPI_IN_PLACE : side_buf(&send), here.in_place ? NULL : out.counts,
-         here.in_place ? NULL : out.displs, here.in_place ? MPI_DATATYPE_NULL : from->type, side_buf(&recv), in.counts, in.displs,
-         to->type);
+         here.in_place ? NULL : out.displs, here.in_place ? MPI_DATATYPE_NULL : from->type, side_buf(&recv), in.counts,
+         in.displs, to->type);
     side_check(&send);
     side_check(&recv);
 }
@@ -657,7 +660,8 @@ typedef struct kind {
         return 1; \
     }
 #define TIMES_PLUS(c_type)  if (op == MPI_SUM) a = (c_type)(a + b); else if (op == MPI_PROD) a = (c_type)(a * b);
-#define ARITHMETIC(c_type)  TIMES_PLUS(c_type) else if (op == MPI_MAX) a = a > b ? a : b; else if (op == MPI_MIN) a = a < b ? a : b;
+#define ARITHMETIC(c_type) \
+    TIMES_PLUS(c_type) else if (op == MPI_MAX) a = a > b ? a : b; else if (op == MPI_MIN) a = a < b ? a : b;
 #define LOGICAL(c_type) \
     if (op == MPI_LAND) a = (c_type)(a && b); else if (op == MPI_LOR) a = (c_type)(a || b); \
     else if (op == MPI_LXOR) a = (c_type)(!a != !b);
@@ -665,7 +669,8 @@ typedef struct kind {
     if (op == MPI_BAND) a = (c_type)(a & b); else if (op == MPI_BOR) a = (c_type)(a | b); \
     else if (op == MPI_BXOR) a = (c_type)(a ^ b);
 #define INTEGER(name, c_type) \
-    ELEMENTS(name, c_type, (rank * 5 + i * 3) % 7 - (i % 2 ? 3 : 0), ARITHMETIC(c_type) else LOGICAL(c_type) else BITWISE(c_type))
+    ELEMENTS(name, c_type, (rank * 5 + i * 3) % 7 - (i % 2 ? 3 : 0), \
+             ARITHMETIC(c_type) else LOGICAL(c_type) else BITWISE(c_type))
 
 INTEGER(schar, signed char)
 INTEGER(uchar, unsigned char)

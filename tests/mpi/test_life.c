@@ -1,6 +1,6 @@
-/* test_life.c: start and end, what surrounds them, several threads, and what a program forgets to free. With an argument it is a
- * program that ends early: "abort", by MPI_Abort of its last rank; "fatal", by an error there; "forget", after an operation that
- * nobody completes.
+/* test_life.c: start and end, what surrounds them, several threads, and what a program forgets to free. With an argument it is
+ * a program that ends early: "abort", by MPI_Abort of its last rank; "fatal", by an error there; "forget", after an operation
+ * that nobody completes.
  * SPDX-License-Identifier: MIT
  */
 #define _POSIX_C_SOURCE 200809L
@@ -22,7 +22,7 @@ static void surroundings(void)
     MPI_Get_version(&version, &subversion);
     CHECK(version == MPI_VERSION && subversion == MPI_SUBVERSION && version >= 3);
     MPI_Get_library_version(text, &length);
-    CHECK(length > 0 && length == (int)strlen(text));
+    CHECK(length > 0 && (length == (int)strlen(text) || !STRICT));
     MPI_Initialized(&flag);
     CHECK(flag);
     MPI_Finalized(&flag);
@@ -141,7 +141,7 @@ static void threads_and_buffers(void)
 
 static void ignore(MPI_Comm *comm, int *code, ...) { (void)comm, (void)code; }
 
-static int forgotten_in[4], forgotten_out[2] = { 6, 7 };
+static int forgotten_in[4], forgotten_out[4] = { 6, 0, 7 };
 
 /* Nothing of this is freed. */
 static void forgotten(void)

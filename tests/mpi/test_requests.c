@@ -1,5 +1,5 @@
-/* test_requests.c: requests and the calls that complete them, alone and many, with null, idle and complete ones among them; what
- * stands in statuses; persistent ones; cancelled and freed ones.
+/* test_requests.c: requests and the calls that complete them, alone and many, with null, idle and complete ones among them;
+ * what stands in statuses; persistent ones; cancelled and freed ones.
  * SPDX-License-Identifier: MIT
  */
 #include "check.h"

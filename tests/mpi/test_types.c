@@ -1,5 +1,8 @@
-/* test_types.c: data types: known ones by hand; chance makes nested ones, which are compared with their typemaps: bounds, packing,
- * messages whole and cut within an element. test_types SEED: begins with another one.
+/* test_types.c: data types: known ones by hand; chance makes nested ones, which are compared with their typemaps: bounds,
+ * packing, messages whole and cut within an element. test_types SEED: begins with another one.
+ *
+ * Of the types that chance makes MPICH 4.0 and Open MPI 4.1 have some wrong, each of them others: where one does not agree with
+ * the typemap the other does.
  * SPDX-License-Identifier: MIT
  */
 #include "map.h"
@@ -362,7 +365,8 @@ static void round_the_ring(const made *m, int count, MPI_Datatype into, int room
     map_span(&m->map, cells > count ? cells : count, &low, &high);
     unsigned char *data = area_new((size_t)(high - low), 10 + (unsigned)check.rank);
     unsigned char *theirs = area_new((size_t)(high - low), 10 + (unsigned)before);
-    unsigned char *recv = area_new((size_t)(high - low), 7), *want = area_new((size_t)(high - low), 7), *packed = malloc((size_t)bytes + 1);
+    unsigned char *recv = area_new((size_t)(high - low), 7), *want = area_new((size_t)(high - low), 7);
+    unsigned char *packed = malloc((size_t)bytes + 1);
     MPI_Sendrecv(data - low, count, m->type, next, TAG, recv - low, room, into, before, TAG, MPI_COMM_WORLD, &status);
     map_pack(&m->map, theirs - low, count, packed);
     map_unpack(&m->map, want - low, cells, packed, bytes);
