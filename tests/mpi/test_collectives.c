@@ -704,7 +704,7 @@ ELEMENTS(lcomplex, long double complex, (rank + i) % 3 - 1 + (rank % 2) * I, TIM
     { \
         pair_##name *x = p; \
         x->value = (c_type)((rank + i) % 3 - 1); \
-        x->index = (rank * 5 + 3) % 64; \
+        x->index = (rank * 5 + 3) % 13; \
     } \
     static int same_##name(const void *p, const void *q) \
     { \
