@@ -11,8 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ABORT_NAP = 300000000 };         /* ns: whoever aborted the job ends first, so that its code is the job's status */
-
 static struct life {
     bool began, ended;
     int thread_level;
@@ -107,8 +105,12 @@ static const char *class_text(int class)
     return text ? text : "unknown error";
 }
 
+enum { ABORT_NAP = 300000000 };         /* ns: whoever aborted the job ends first, so that its code is the job's status */
+
 static void error_fatal(MPI_Comm comm, const char *call, int class, const char *why)
 {
+    if (comm->gc && gc_last_error(comm->gc, NULL, NULL, 0) == GC_ERR_ABORTED)
+        nanosleep(&(struct timespec){ .tv_nsec = ABORT_NAP }, NULL);
     fprintf(stderr, "rank %d: %s: %s%s%s\n", gcm_comm_world.rank, call, class_text(class), why && why[0] ? ": " : "",
             why ? why : "");
     MPI_Abort(comm, class);
@@ -131,8 +133,6 @@ GCM int gcm_gc_error(MPI_Comm comm, const char *call, int err)
     if (!err)
         return MPI_SUCCESS;
     gc_last_error(comm->gc, NULL, why, sizeof why);
-    if (err == GC_ERR_ABORTED && comm->handler == MPI_ERRORS_ARE_FATAL)
-        nanosleep(&(struct timespec){ .tv_nsec = ABORT_NAP }, NULL);
     return gcm_error(comm, call, gcm_class(err), why);
 }
 
@@ -298,7 +298,8 @@ int MPI_Abort(MPI_Comm comm, int code)
     (void)comm;         /* the whole job goes, as the standard allows */
     if (gcm_comm_world.gc)
         gc_abort(gcm_comm_world.gc, code);
-    exit(code);
+    fflush(NULL);
+    _exit(code);        /* at once: other threads may be anywhere */
 }
 
 /* ---- surroundings ------------------------------------------------------------------------------------------------ */

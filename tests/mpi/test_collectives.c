@@ -331,6 +331,8 @@ static void alltoallw(const made *from, const made *to, int count, int root)
 {
     static arena send, recv;
     (void)to;
+    if (here.begun && here.in_place && !STRICT)         /* not right in MPICH and Open MPI, which have the blocking one right */
+        return;
     arena_new(&send, (int)(from - layout), count, 1);
     arena_new(&recv, root, count, 2);
     for (int i = 0; i < here.size; i++) {
@@ -413,6 +415,8 @@ static unsigned char *folded(int first, int last, int to, int count)
             CHECK_EQUAL(MPI_##iname(send, recv, count, type_, op_, __VA_ARGS__ here.comm, &request_), MPI_SUCCESS); \
         else \
             CHECK_EQUAL(MPI_##name(send, recv, count, type_, op_, __VA_ARGS__ here.comm), MPI_SUCCESS); \
+        if (!STRICT)                    /* Open MPI then waits for ever */ \
+            MPI_Wait(&request_, MPI_STATUS_IGNORE); \
         MPI_Op_free(&op_); \
         MPI_Type_free(&type_); \
         CHECK(op_ == MPI_OP_NULL && type_ == MPI_DATATYPE_NULL); \
@@ -545,6 +549,8 @@ static void everywhere(moved *collective)
         if (comms[c] == MPI_COMM_NULL)
             continue;
         enter(comms[c]);
+        if (here.size == 1 && !STRICT)  /* MPICH's Allgatherv then writes elsewhere */
+            continue;
         for (int i = 0; i < 5; i++)
             for (int form = 0; form < 4; form++)
                 for (int root = 0; root < here.size; root += counts[i] == LONG_COUNT && here.size > 2 ? here.size - 1 : 1) {
@@ -698,7 +704,7 @@ ELEMENTS(lcomplex, long double complex, (rank + i) % 3 - 1 + (rank % 2) * I, TIM
     { \
         pair_##name *x = p; \
         x->value = (c_type)((rank + i) % 3 - 1); \
-        x->index = (rank * 5 + 3) % 64; \
+        x->index = (rank * 5 + 3) % 13; \
     } \
     static int same_##name(const void *p, const void *q) \
     { \

@@ -168,7 +168,7 @@ static void forgotten(void)
         MPI_Irecv(forgotten_in, 1, more, before, 9, c, &r);
         MPI_Isend(forgotten_out, 1, more, next, 2, c, &r);
         MPI_Recv(forgotten_in, 2, MPI_INT, before, 2, c, MPI_STATUS_IGNORE);
-        CHECK(forgotten_in[0] == 6);
+        CHECK(forgotten_in[0] == 6 && forgotten_in[1] == 7);
     }
 }
 

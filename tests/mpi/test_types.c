@@ -150,7 +150,7 @@ static void names(void)
 
 static void addresses(void)
 {
-    int a[4];
+    int a[4] = { 0 };
     MPI_Aint low, high;
     MPI_Get_address(&a[1], &low);
     MPI_Get_address(&a[3], &high);
@@ -511,7 +511,7 @@ static void sent_packed(void)
 #ifdef GRIDCOMM_MPI                     /* others have taken them away */
 static void of_mpi_1(void)
 {
-    int ones[3] = { 1, 1, 1 }, a[4];
+    int ones[3] = { 1, 1, 1 }, a[4] = { 0 };
     MPI_Aint at[3] = { -4, 0, 12 }, lb, ub, extent, from, to;
     MPI_Datatype types[3] = { MPI_LB, MPI_INT, MPI_UB }, t, u;
     MPI_Type_struct(3, ones, at, types, &t);

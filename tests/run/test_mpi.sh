@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_mpi.sh: the programs of tests/mpi, compiled by gcmpicc, on 1, 2, 3, 5 and 8 ranks, and on 5 and 8 in two clusters; how
-# MPI programs that fail end; and the wrapper itself. time limit: 300 s
+# MPI programs that fail end; and the wrapper itself. time limit: 600 s
 # SPDX-License-Identifier: MIT
 set -u
 here=$(cd "$(dirname "$0")/../mpi" && pwd)
