@@ -105,11 +105,12 @@ static const char *class_text(int class)
     return text ? text : "unknown error";
 }
 
-enum { ABORT_NAP = 300000000 };         /* ns: whoever aborted the job ends first, so that its code is the job's status */
+enum { ABORT_NAP = 300000000 };         /* ns: who aborted the job, or failed, ends first, so that its code is the job's status */
 
 static void error_fatal(MPI_Comm comm, const char *call, int class, const char *why)
 {
-    if (comm->gc && gc_last_error(comm->gc, NULL, NULL, 0) == GC_ERR_ABORTED)
+    int err = comm->gc ? gc_last_error(comm->gc, NULL, NULL, 0) : GC_OK;
+    if (err == GC_ERR_ABORTED || err == GC_ERR_PEER)
         nanosleep(&(struct timespec){ .tv_nsec = ABORT_NAP }, NULL);
     fprintf(stderr, "rank %d: %s: %s%s%s\n", gcm_comm_world.rank, call, class_text(class), why && why[0] ? ": " : "",
             why ? why : "");
