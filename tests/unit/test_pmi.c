@@ -279,8 +279,10 @@ static void test_record_given(void **state)
     other.insecure = true;
     assert_int_equal(gci_pmi_read(&other, "here", record, text), GC_OK);
     assert_true(other.roots == 1 && other.key_bytes == 0 && other.root[0].port == 77);
-    snprintf(root.root[0].host, sizeof root.root[0].host, "a b");
-    assert_int_equal(gci_pmi_write(&root, &card, "-", record, text), GC_ERR_CONFIG);
+    for (const char *c = " ;=[]\x7f\xe4\n"; *c; c++) {
+        snprintf(root.root[0].host, sizeof root.root[0].host, "a%cb", *c);
+        assert_int_equal(gci_pmi_write(&root, &card, "-", record, text), GC_ERR_CONFIG);
+    }
     root = (gci_place){ .ranks = 4 };
     assert_int_equal(gci_pmi_write(&root, &longest, "-", record, text), GC_OK);
     assert_int_equal(root.roots, GCI_ROOTS_MAX);
