@@ -275,11 +275,10 @@ static int place_rendezvous(const place_finder *f, const gc_options *options, co
 {
     const char *value;
     gci_place *p = f->place;
-    bool its_rank = said && strcmp(p->launcher, said->name) == 0;
-    enum launcher_way way = its_rank ? said->way : LAUNCHER_ROOT;
-    int err = way == LAUNCHER_PMI_FD || way == LAUNCHER_PMI_PORT ? place_pmi(f, said) : GC_OK;
+    const launcher *ranked = said && strcmp(p->launcher, said->name) == 0 ? said : NULL;       /* it gave the rank, too */
+    int err;
 
-    if (err < 0)
+    if (ranked && (ranked->way == LAUNCHER_PMI_FD || ranked->way == LAUNCHER_PMI_PORT) && (err = place_pmi(f, ranked)) < 0)
         return err;
     if (options && options->root && options->root[0])
         return place_roots(f, "gc_options.root", options->root);
@@ -292,9 +291,9 @@ static int place_rendezvous(const place_finder *f, const gc_options *options, co
     }
     if (p->ranks == 1 || p->pmi.kind != GCI_PMI_NONE)
         return GC_OK;
-    if (way == LAUNCHER_PMI_FD)
-        return place_unset(f, said->rank, "PMI_FD");
-    if (way == LAUNCHER_SLURM)
+    if (ranked && ranked->way == LAUNCHER_PMI_FD)
+        return place_unset(f, ranked->rank, "PMI_FD");
+    if (ranked && ranked->way == LAUNCHER_SLURM)
         return place_slurm(f);
     snprintf(f->text, GCI_TEXT, "rank %d of %d has no rendezvous: set GRIDCOMM_ROOT=host:port%s%s", p->rank, p->ranks,
              said && said->host ? " or " : "", said && said->host ? said->host : "");

@@ -437,7 +437,7 @@ static int pmi_get(pmi_talk *t, const char *table, char record[GCI_PMI_RECORD])
         if (i == PMI_PARTS || !gci_pmi_value(t->line, "value", part, sizeof part) || (part[0] != '+' && part[0] != '.')
             || used + strlen(part) > GCI_PMI_RECORD)
             return pmi_senseless(t);
-        memcpy(record + used, part + 1, strlen(part));      /* with its end */
+        snprintf(record + used, GCI_PMI_RECORD - used, "%s", part + 1);
         used += strlen(part) - 1;
     }
     return GC_OK;

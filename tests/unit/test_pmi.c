@@ -15,13 +15,14 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { CLIENTS = 8, ENTRIES = 200, LINE = 1024, SLOW_US = 50 };
+enum { CLIENTS = 8, ENTRIES = 200, LINE = 1024 };
 
 typedef struct launcher {
     int         clients, size, vallen_max;
@@ -48,7 +49,7 @@ static void say(launcher *l, int fd, const char *text, size_t bytes)
         if (write(fd, text, step) != (ssize_t)step)
             return;
         if (l->slow)
-            nanosleep(&(struct timespec){ .tv_nsec = SLOW_US * 1000 }, NULL);
+            sched_yield();
     }
 }
 
