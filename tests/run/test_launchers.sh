@@ -11,9 +11,14 @@ bed=$PWD/tests/net/bed
 run=$build/tests/run examples=$build/examples
 dir=$(mktemp -d)
 own='' B=tl-$$                  # what was started and may still run; the bed
+# Backwards, as they need each other. A slurmd that waits for a step that cannot report any more is not waited for.
 at_exit() {
-    for p in $own; do kill "$p"; done 2>/dev/null
-    for p in $own; do wait "$p"; done 2>/dev/null
+    local p latest_first=
+    for p in $own; do latest_first="$p $latest_first"; done
+    for p in $latest_first; do
+        kill "$p" 2>/dev/null
+        until_true 3 "[ ! -d /proc/$p ] || grep -q '^State:.*Z' /proc/$p/status" || kill -9 "$p"
+    done
     [ ! -d "/run/gridcomm-bed/$B" ] || $bed down "$B"
     rm -rf "$dir"
 }
@@ -162,16 +167,17 @@ host a1 a2: hosts 10.1.0.1 a1
 host a1 a2: hosts 10.1.0.2 a2
 END
 export BED_BUILD=$build
-on() { "$build/tests/net/enter" "/run/gridcomm-bed/$B" "$@"; }
+on=("$build/tests/net/enter" "/run/gridcomm-bed/$B")
 begin 'two hosts'; $bed up "$dir/plan" --name "$B" --owner $$ >"$dir/out" 2>"$dir/err" || wrong 'no bed'; end
 [ -z "$bad" ] || close
 
 begin 'mpiexec.hydra on two hosts'
-printf '#!/bin/sh\n[ "$1" != -x ] || shift\nexec %s --agent /run/gridcomm-bed/%s "$@"\n' "$build/tests/net/enter" "$B" >"$dir/agent"
+printf '#!/bin/sh\n[ "$1" != -x ] || shift\nexec %s --agent %s "$@"\n' "${on[@]}" >"$dir/agent"
 chmod +x "$dir/agent"
 printf 'a1:2\na2:2\n' >"$dir/hosts"
 for how in '' -pmi-port; do
-    job 30 "$dir/agent" a1 "$hydra" $how -f "$dir/hosts" -launcher ssh -launcher-exec "$dir/agent" -iface eth0 -n 4 "$examples/hello"
+    job 30 "$dir/agent" a1 "$hydra" $how -f "$dir/hosts" -launcher ssh -launcher-exec "$dir/agent" -iface eth0 -n 4 \
+        "$examples/hello"
     want_status 0; want_ranks 4 2
 done
 end
@@ -180,7 +186,7 @@ end
 
 # munged, slurmctld and a slurmd for each host, with files of their own. What they fork off are job steps.
 start() { # HOST COMMAND...: in the background
-    "$build/tests/net/enter" "/run/gridcomm-bed/$B" "$@" >"$dir/$1.${2##*/}.log" 2>&1 </dev/null &
+    "${on[@]}" "$@" >"$dir/$1.${2##*/}.log" 2>&1 </dev/null &
     own="$own $!"
 }
 slurm_start() {
@@ -218,11 +224,11 @@ END
     start a1 slurmctld -D -c -f "$SLURM_CONF"
     start a1 slurmd -D -f "$SLURM_CONF"
     start a2 slurmd -D -f "$SLURM_CONF"
-    until_true 30 "on a1 sinfo -h -N -o %t 2>/dev/null | grep -c '^idle' | grep -q 2" && return
+    until_true 30 "\"\${on[@]}\" a1 sinfo -h -N -o %t 2>/dev/null | grep -c '^idle' | grep -q 2" && return
     tail -n 10 "$dir"/*.slurm*.log
     return 1
 }
-srun() { job 30 "$build/tests/net/enter" "/run/gridcomm-bed/$B" a1 srun "$@"; }
+srun() { job 30 "${on[@]}" a1 srun "$@"; }
 
 export SLURM_CONF=$dir/slurm.conf
 begin 'Slurm starts'; slurm_start >"$dir/out" 2>&1 || wrong 'it does not'; end
@@ -247,17 +253,24 @@ GRIDCOMM_KEY=sesame srun -N 2 -n 4 "$examples/hello"; want_status 0; want_ranks 
 GRIDCOMM_INSECURE=1 srun -N 2 -n 4 -m cyclic "$examples/hello"; want_status 0; want_ranks 4 2
 end
 
+begin 'srun -m arbitrary: rank 0 is not on the first host'
+printf '%s\n' a2 a1 a1 >"$dir/where"
+SLURM_HOSTFILE=$dir/where GRIDCOMM_KEY=sesame srun -K -m arbitrary -n 3 "$examples/hello"
+want_failed; want_err 'SLURM_NODEID=1: rank 0 is not on the first host'; want_within 10000
+SLURM_HOSTFILE=$dir/where srun --mpi=pmi2 -m arbitrary -n 3 "$examples/hello"; want_status 0; want_ranks 3 2
+end
+
 begin 'srun: two jobs at once on one host have different ports'
-"$build/tests/net/enter" "/run/gridcomm-bed/$B" a1 srun -w a1 -n 4 "$run/failing" loop "$dir" -1 "$mark" >"$dir/first" 2>&1 </dev/null &
-pid=$! own="$own $!"
-until_true 20 "[ \"\$(grep -c ready '$dir/first')\" -ge 4 ]" || wrong 'the first does not start'
+start a1 srun -w a1 -n 4 "$run/failing" loop "$dir" -1 "$mark"
+pid=$!
+until_true 20 "[ \"\$(grep -c ready '$dir/a1.srun.log')\" -ge 4 ]" || wrong 'the first does not start'
 srun -w a1 -n 4 "$examples/hello"; want_status 0; want_ranks 4
 touch "$dir/stop"; wait "$pid" || wrong 'the first fails'; own=${own/ $pid/}
 end
 
 begin 'in a batch script a program of its own is a world of one, and its steps are jobs'
 printf '#!/bin/sh\n%s\nsrun -n 3 %s\n' "$examples/hello" "$examples/hello" >"$dir/script"
-job 40 "$build/tests/net/enter" "/run/gridcomm-bed/$B" a1 sbatch -W -n 4 -o "$dir/batch" "$dir/script"; want_status 0
+job 40 "${on[@]}" a1 sbatch -W -n 4 -o "$dir/batch" "$dir/script"; want_status 0
 grep -q '^all 1 ranks are here' "$dir/batch" || wrong 'no world of one'
 grep -q '^all 3 ranks are here' "$dir/batch" || wrong 'no step'
 end
