@@ -245,9 +245,10 @@ static int place_slurm_port(const place_finder *f, uint16_t *port)
     return GC_OK;
 }
 
-/* Slurm starts rank 0 on the first host of the step. */
+/* Slurm starts rank 0 on the first host of the step, but where the user has said which rank goes where (srun -m arbitrary). */
 static int place_slurm(const place_finder *f)
 {
+    const char *node = f->place->rank == 0 ? place_get(f, "SLURM_NODEID") : NULL;
     const char *nodes = place_get(f, "SLURM_STEP_NUM_NODES"), *name = "SLURM_STEP_NODELIST", *list = place_get(f, name);
     gci_root *root = f->place->root;
     int number = 0, err;
@@ -262,6 +263,8 @@ static int place_slurm(const place_finder *f)
         return place_unset(f, "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST");
     if (!place_first_host(list, root->host, sizeof root->host))
         return place_wrong(f, name, list, "not a list of hosts");
+    if (node && strcmp(node, "0") != 0)
+        return place_wrong(f, "SLURM_NODEID", node, "rank 0 is not on the first host: set GRIDCOMM_ROOT, or srun --mpi=pmi2");
     if (number != 1 && !f->place->key_bytes && !f->place->insecure) {
         snprintf(f->text, GCI_TEXT, "%s=%.60s: a job on several hosts needs a key: set GRIDCOMM_KEY or GRIDCOMM_KEY_FILE, let "
                  "srun --mpi=pmi2 make one, or do without by GRIDCOMM_INSECURE=1", name, list);
@@ -275,11 +278,10 @@ static int place_rendezvous(const place_finder *f, const gc_options *options, co
 {
     const char *value;
     gci_place *p = f->place;
-    bool its_rank = said && strcmp(p->launcher, said->name) == 0;
-    enum launcher_way way = its_rank ? said->way : LAUNCHER_ROOT;
-    int err = its_rank && (way == LAUNCHER_PMI_FD || way == LAUNCHER_PMI_PORT) ? place_pmi(f, said) : GC_OK;
+    const launcher *ranked = said && strcmp(p->launcher, said->name) == 0 ? said : NULL;       /* it gave the rank, too */
+    int err;
 
-    if (err < 0)
+    if (ranked && (ranked->way == LAUNCHER_PMI_FD || ranked->way == LAUNCHER_PMI_PORT) && (err = place_pmi(f, ranked)) < 0)
         return err;
     if (options && options->root && options->root[0])
         return place_roots(f, "gc_options.root", options->root);
@@ -292,9 +294,9 @@ static int place_rendezvous(const place_finder *f, const gc_options *options, co
     }
     if (p->ranks == 1 || p->pmi.kind != GCI_PMI_NONE)
         return GC_OK;
-    if (way == LAUNCHER_PMI_FD)
-        return place_unset(f, said->rank, "PMI_FD");
-    if (way == LAUNCHER_SLURM)
+    if (ranked && ranked->way == LAUNCHER_PMI_FD)
+        return place_unset(f, ranked->rank, "PMI_FD");
+    if (ranked && ranked->way == LAUNCHER_SLURM)
         return place_slurm(f);
     snprintf(f->text, GCI_TEXT, "rank %d of %d has no rendezvous: set GRIDCOMM_ROOT=host:port%s%s", p->rank, p->ranks,
              said && said->host ? " or " : "", said && said->host ? said->host : "");

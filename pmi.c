@@ -138,14 +138,15 @@ GCI int gci_pmi_write(gci_place *p, const gci_full_card *me, const char *key, ch
         pmi_own_roots(p, me);
     gci_text_begin(&t, record, GCI_PMI_RECORD);     /* all there can be fits in */
     gci_text_add(&t, "1,%s,%u,%s,", given ? "-" : host, (unsigned)me->port, key);
-    for (int i = 0; i < p->roots; i++)
-        gci_text_add(&t, strchr(p->root[i].host, ':') ? "%s[%s]:%u" : "%s%s:%u", i ? "," : "", p->root[i].host,
-                     (unsigned)p->root[i].port);
-    for (const char *c = record; *c; c++)
-        if (*c <= ' ' || *c > '~' || *c == '=' || *c == ';') {
-            snprintf(text, GCI_TEXT, "GRIDCOMM_ROOT: what is no name of a host cannot be told to others by PMI");
-            return GC_ERR_CONFIG;
-        }
+    for (int i = 0; i < p->roots; i++) {
+        const char *name = p->root[i].host;
+        for (const char *c = name; *c; c++)
+            if (*c <= ' ' || *c > '~' || strchr(",;=[]", *c)) {
+                snprintf(text, GCI_TEXT, "GRIDCOMM_ROOT: '%.80s', which is no name of a host, cannot be told by PMI", name);
+                return GC_ERR_CONFIG;
+            }
+        gci_text_add(&t, strchr(name, ':') ? "%s[%s]:%u" : "%s%s:%u", i ? "," : "", name, (unsigned)p->root[i].port);
+    }
     return GC_OK;
 }
 
@@ -436,9 +437,8 @@ static int pmi_get(pmi_talk *t, const char *table, char record[GCI_PMI_RECORD])
         if (i == PMI_PARTS || !gci_pmi_value(t->line, "value", part, sizeof part) || (part[0] != '+' && part[0] != '.')
             || used + strlen(part) > GCI_PMI_RECORD)
             return pmi_senseless(t);
-        for (const char *c = part + 1; *c; c++)
-            record[used++] = *c;
-        record[used] = 0;
+        snprintf(record + used, GCI_PMI_RECORD - used, "%s", part + 1);
+        used += strlen(part) - 1;
     }
     return GC_OK;
 }

@@ -13,15 +13,17 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { CLIENTS = 8, ENTRIES = 200, LINE = 1024, SLOW_US = 50 };
+enum { CLIENTS = 8, ENTRIES = 200, LINE = 1024 };
 
 typedef struct launcher {
     int         clients, size, vallen_max;
@@ -48,7 +50,7 @@ static void say(launcher *l, int fd, const char *text, size_t bytes)
         if (write(fd, text, step) != (ssize_t)step)
             return;
         if (l->slow)
-            nanosleep(&(struct timespec){ .tv_nsec = SLOW_US * 1000 }, NULL);
+            sched_yield();
     }
 }
 
@@ -279,8 +281,10 @@ static void test_record_given(void **state)
     other.insecure = true;
     assert_int_equal(gci_pmi_read(&other, "here", record, text), GC_OK);
     assert_true(other.roots == 1 && other.key_bytes == 0 && other.root[0].port == 77);
-    snprintf(root.root[0].host, sizeof root.root[0].host, "a b");
-    assert_int_equal(gci_pmi_write(&root, &card, "-", record, text), GC_ERR_CONFIG);
+    for (const char *c = " ;=[]\x7f\xe4\n"; *c; c++) {
+        snprintf(root.root[0].host, sizeof root.root[0].host, "a%cb", *c);
+        assert_int_equal(gci_pmi_write(&root, &card, "-", record, text), GC_ERR_CONFIG);
+    }
     root = (gci_place){ .ranks = 4 };
     assert_int_equal(gci_pmi_write(&root, &longest, "-", record, text), GC_OK);
     assert_int_equal(root.roots, GCI_ROOTS_MAX);
@@ -428,8 +432,17 @@ static void meet(const launcher *like)
     assert_int_equal(launcher_end(l), n);
 }
 
+static int open_descriptors(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
 static void test_meet(void **state)
 {
+    int before = open_descriptors();
     (void)state;
     for (int n = 2; n <= CLIENTS; n += 3)
         for (int port = 0; port < 2; port++) {
@@ -437,6 +450,7 @@ static void test_meet(void **state)
             meet(&(launcher){ .clients = n, .port = port, .vallen_max = 33 });
             meet(&(launcher){ .clients = n, .port = port, .slow = true });
         }
+    assert_int_equal(open_descriptors(), before);
 }
 
 /* With the real start of a job behind it: the socket listens before anybody is told of it. */
@@ -455,6 +469,43 @@ static void test_job(void **state)
                     fail_msg("rank %d of %d: %d %s", i, n, c[i].code, c[i].text);
             assert_int_equal(launcher_end(l), n);
         }
+}
+
+/* An address of this host that is not loopback, or no family. */
+static gci_addr own_address(void)
+{
+    gci_ifaddr a[GCI_IFADDRS_MAX];
+    gci_sys *sys = gci_sys_real();
+    int n = sys->interfaces(sys, a, GCI_IFADDRS_MAX);
+    for (int i = 0; i < n && i < GCI_IFADDRS_MAX; i++)
+        if (a[i].addr.family == 4 && !(a[i].flags & (GCI_IF_LOOPBACK | GCI_IF_IDLE)))
+            return a[i].addr;
+    return (gci_addr){ .family = 0 };
+}
+
+/* Rank 0 has a rendezvous beyond loopback from the user, but no key: the launcher's will do. */
+static void test_job_at_a_given_root(void **state)
+{
+    launcher *l = launcher_start(&(launcher){ .clients = 2 });
+    gci_addr own = own_address(), free_port = { .family = 4, .ip = { 127, 0, 0, 1 } };
+    gci_sys *sys = gci_sys_real();
+    client c[2];
+    int fd = sys->listen(sys, &free_port);
+    (void)state;
+    assert_true(fd >= 0);
+    sys->close(sys, fd);
+    for (int i = 0; i < 2; i++)
+        c[i] = (client){ .place = place_of(l, i), .seconds = 20, .job = true };
+    if (own.family) {
+        gci_addr_text(&own, c[0].place.root[0].host);
+        c[0].place.root[0].port = free_port.port;
+        c[0].place.roots = 1;
+    }
+    run_clients(c, 2);
+    for (int i = 0; i < 2; i++)
+        if (c[i].code != GC_OK)
+            fail_msg("rank %d: %d %s", i, c[i].code, c[i].text);
+    assert_int_equal(launcher_end(l), 2);
 }
 
 static void test_no_pmi(void **state)
@@ -609,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_no_pmi),
         cmocka_unit_test(test_meet),
         cmocka_unit_test(test_job),
+        cmocka_unit_test(test_job_at_a_given_root),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_wrong),
         cmocka_unit_test(test_wrong_descriptor),

@@ -1054,9 +1054,11 @@ static void test_adopt(void **state)
 static void test_inherit(void **state)
 {
     (void)state;
-    int ends[2], both[2], fd = socket(AF_INET, SOCK_STREAM, 0);
+    int ends[2], both[2], letters[2], fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, both), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, letters), 0);
+    assert_int_equal(sys->inherit(sys, letters[0]), -EINVAL);
     assert_int_equal(sys->inherit(sys, ends[0]), -ENOTSOCK);
     assert_int_equal(sys->inherit(sys, -1), -EBADF);
     assert_int_equal(sys->inherit(sys, fd), -ENOTCONN);
@@ -1070,6 +1072,7 @@ static void test_inherit(void **state)
     for (int i = 0; i < 2; i++) {
         close(ends[i]);
         close(both[i]);
+        close(letters[i]);
     }
 }
 
