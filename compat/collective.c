@@ -11,6 +11,7 @@ typedef struct collective {
     MPI_Request *out;
     MPI_Comm comm;
     const char *call;
+    int blocks;                         /* of a side that has one for each rank */
     int class, err;                     /* the first error, of ours or of gridcomm's */
     struct gcm_request stack;
 } collective;
@@ -19,6 +20,7 @@ static void open_call(collective *c, const char *call, MPI_Comm comm, MPI_Reques
 {
     *c = (collective){ .out = out, .comm = comm, .call = call };
     c->class = gcm_comm_bad(comm) ? MPI_ERR_COMM : MPI_SUCCESS;
+    c->blocks = c->class ? 0 : comm->size;
     c->r = out && !c->class ? gcm_request_new(comm, call) : &c->stack;
     if (!c->r) {
         c->class = MPI_ERR_NO_MEM;
@@ -47,16 +49,13 @@ static void open_side(collective *c, gcm_side *side, int how, const gcm_side *de
 #define SEND_SIDE(c, ...)      open_side(c, &(c)->r->send, GCM_LOAD, &(gcm_side){ __VA_ARGS__ })
 #define RECV_SIDE(c, how, ...) open_side(c, &(c)->r->recv, how, &(gcm_side){ __VA_ARGS__ })
 
-/* In place: this rank's own block of the larger side is the smaller one. */
-static void open_within(gcm_side *small, const gcm_side *large, int rank)
+/* This rank's own block of a side that has one for each rank: in place it is the other side. */
+static gcm_side own_block(const gcm_side *large, int rank)
 {
-    *small = (gcm_side){ .at = large->at, .bytes = large->bytes };
-    if (large->sizes) {
-        small->at += large->offsets[rank];
-        small->bytes = large->sizes[rank];
-    } else if (large->bytes > 0) {
-        small->at += (size_t)rank * large->bytes;
-    }
+    gcm_side own = { .at = large->at, .bytes = large->sizes ? large->sizes[rank] : large->bytes };
+    if (own.bytes > 0)
+        own.at += large->sizes ? large->offsets[rank] : (size_t)rank * large->bytes;
+    return own;
 }
 
 /* What a rank has for itself is as long on both sides. */
@@ -121,12 +120,15 @@ static void open_gather(collective *c, bool mine, const void *send, int send_cou
         open_side(c, &c->r->recv, in_place ? GCM_LOAD | GCM_STORE : GCM_STORE, recv);
     if (!in_place)
         SEND_SIDE(c, .buf = (void *)(uintptr_t)send, .type = send_type, .blocks = 1, .count = send_count);
-    else if (mine && !c->class)
-        open_within(&c->r->send, &c->r->recv, c->comm->rank);
-    else if (!c->class)
+    else if (!mine && !c->class)
         c->class = MPI_ERR_BUFFER;      /* in place is for who has the larger side */
-    if (mine && !c->class)
-        compare(c, c->r->send.bytes, c->r->recv.sizes ? c->r->recv.sizes[c->comm->rank] : c->r->recv.bytes);
+    if (!mine || c->class)
+        return;
+    const gcm_side own = own_block(&c->r->recv, c->comm->rank);
+    if (in_place)
+        c->r->send = own;
+    else
+        compare(c, c->r->send.bytes, own.bytes);
 }
 
 static int gather(const char *call, const void *send, int send_count, MPI_Datatype send_type, void *recv, int recv_count,
@@ -135,7 +137,7 @@ static int gather(const char *call, const void *send, int send_count, MPI_Dataty
     collective c;
     bool mine = open_rooted(&c, call, comm, root, out);
     open_gather(&c, mine, send, send_count, send_type,
-                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.class ? 0 : comm->size, .count = recv_count });
+                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.blocks, .count = recv_count });
     RUN(&c, gather, c.r->send.at, c.r->send.bytes, c.r->recv.at, root);
     return close_call(&c);
 }
@@ -148,7 +150,7 @@ static int gatherv(const char *call, const void *send, int send_count, MPI_Datat
     if (mine && !counts)
         c.class = MPI_ERR_ARG;
     open_gather(&c, mine, send, send_count, send_type,
-                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.class ? 0 : comm->size, .counts = counts,
+                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.blocks, .counts = counts,
                              .displs = displs });
     RUN(&c, gatherv, c.r->send.at, c.r->send.bytes, c.r->recv.at, c.r->recv.sizes, c.r->recv.offsets, root);
     return close_call(&c);
@@ -156,16 +158,20 @@ static int gatherv(const char *call, const void *send, int send_count, MPI_Datat
 
 static void open_scatter(collective *c, bool mine, const gcm_side *send, void *recv, int recv_count, MPI_Datatype recv_type)
 {
+    bool in_place = recv == MPI_IN_PLACE;
     if (mine)
         open_side(c, &c->r->send, GCM_LOAD, send);
-    if (recv != MPI_IN_PLACE)
+    if (!in_place)
         RECV_SIDE(c, GCM_STORE, .buf = recv, .type = recv_type, .blocks = 1, .count = recv_count);
-    else if (mine && !c->class)
-        open_within(&c->r->recv, &c->r->send, c->comm->rank);
-    else if (!c->class)
+    else if (!mine && !c->class)
         c->class = MPI_ERR_BUFFER;
-    if (mine && !c->class)
-        compare(c, c->r->recv.bytes, c->r->send.sizes ? c->r->send.sizes[c->comm->rank] : c->r->send.bytes);
+    if (!mine || c->class)
+        return;
+    const gcm_side own = own_block(&c->r->send, c->comm->rank);
+    if (in_place)
+        c->r->recv = own;
+    else
+        compare(c, c->r->recv.bytes, own.bytes);
 }
 
 static int scatter(const char *call, const void *send, int send_count, MPI_Datatype send_type, void *recv, int recv_count,
@@ -173,7 +179,7 @@ static int scatter(const char *call, const void *send, int send_count, MPI_Datat
 {
     collective c;
     bool mine = open_rooted(&c, call, comm, root, out);
-    open_scatter(&c, mine, &(gcm_side){ .buf = (void *)(uintptr_t)send, .type = send_type, .blocks = c.class ? 0 : comm->size,
+    open_scatter(&c, mine, &(gcm_side){ .buf = (void *)(uintptr_t)send, .type = send_type, .blocks = c.blocks,
                                         .count = send_count }, recv, recv_count, recv_type);
     RUN(&c, scatter, c.r->send.at, c.r->recv.bytes, c.r->recv.at, root);
     return close_call(&c);
@@ -186,7 +192,7 @@ static int scatterv(const char *call, const void *send, const int counts[], cons
     bool mine = open_rooted(&c, call, comm, root, out);
     if (mine && !counts)
         c.class = MPI_ERR_ARG;
-    open_scatter(&c, mine, &(gcm_side){ .buf = (void *)(uintptr_t)send, .type = send_type, .blocks = c.class ? 0 : comm->size,
+    open_scatter(&c, mine, &(gcm_side){ .buf = (void *)(uintptr_t)send, .type = send_type, .blocks = c.blocks,
                                         .counts = counts, .displs = displs }, recv, recv_count, recv_type);
     RUN(&c, scatterv, c.r->send.at, c.r->send.sizes, c.r->send.offsets, c.r->recv.at, c.r->recv.bytes, root);
     return close_call(&c);
@@ -198,7 +204,7 @@ static int allgather(const char *call, const void *send, int send_count, MPI_Dat
     collective c;
     open_call(&c, call, comm, out);
     open_gather(&c, true, send, send_count, send_type,
-                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.class ? 0 : comm->size, .count = recv_count });
+                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.blocks, .count = recv_count });
     RUN(&c, allgather, c.r->send.at, c.r->send.bytes, c.r->recv.at);
     return close_call(&c);
 }
@@ -211,7 +217,7 @@ static int allgatherv(const char *call, const void *send, int send_count, MPI_Da
     if (!c.class && !counts)
         c.class = MPI_ERR_ARG;
     open_gather(&c, true, send, send_count, send_type,
-                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.class ? 0 : comm->size, .counts = counts,
+                &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.blocks, .counts = counts,
                              .displs = displs });
     RUN(&c, allgatherv, c.r->send.at, c.r->send.bytes, c.r->recv.at, c.r->recv.sizes, c.r->recv.offsets);
     return close_call(&c);
@@ -232,10 +238,9 @@ static int alltoall(const char *call, const void *send, int send_count, MPI_Data
 {
     collective c;
     open_call(&c, call, comm, out);
-    int n = c.class ? 0 : comm->size;
     const gcm_side *from = open_alltoall(
-        &c, &(gcm_side){ .buf = (void *)(uintptr_t)send, .type = send_type, .blocks = n, .count = send_count },
-        &(gcm_side){ .buf = recv, .type = recv_type, .blocks = n, .count = recv_count });
+        &c, &(gcm_side){ .buf = (void *)(uintptr_t)send, .type = send_type, .blocks = c.blocks, .count = send_count },
+        &(gcm_side){ .buf = recv, .type = recv_type, .blocks = c.blocks, .count = recv_count });
     compare(&c, from->bytes, c.r->recv.bytes);
     RUN(&c, alltoall, from->at, from->bytes, c.r->recv.at);
     return close_call(&c);
@@ -248,7 +253,7 @@ static int alltoallv(const char *call, const gcm_side *send, const gcm_side *rec
     if (!c.class && (!recv->counts || (send->buf != MPI_IN_PLACE && !send->counts)))
         c.class = MPI_ERR_ARG;
     gcm_side s = *send, r = *recv;
-    s.blocks = r.blocks = c.class ? 0 : comm->size;
+    s.blocks = r.blocks = c.blocks;
     const gcm_side *from = open_alltoall(&c, &s, &r);
     RUN(&c, alltoallv, from->at, from->sizes, from->offsets, c.r->recv.at, c.r->recv.sizes, c.r->recv.offsets);
     return close_call(&c);

@@ -39,6 +39,7 @@ static MPI_Fint handle_number(const char *call, void *handle)
         i = handle_find(NULL);
     bool known = i < handles.room || handle_grow();
     if (known) {
+        ((gcm_object *)handle)->numbered = true;   /* all that has handles begins with one */
         handles.list[i] = handle;
         handles.n = i == handles.n ? i + 1 : handles.n;
     }
@@ -59,7 +60,7 @@ static void *handle_of(MPI_Fint number)
 GCM void gcm_handle_forget(const void *handle)
 {
     pthread_mutex_lock(&handles.lock);
-    int i = handles.n > 0 ? handle_find(handle) : 0;
+    int i = handle_find(handle);
     if (i < handles.n)
         handles.list[i] = NULL;
     pthread_mutex_unlock(&handles.lock);

@@ -38,7 +38,8 @@ GCM void *gcm_new(size_t bytes)
 GCM void gcm_delete(void *object)
 {
     gcm_object *o = object;
-    gcm_handle_forget(o);
+    if (o->numbered)
+        gcm_handle_forget(o);
     pthread_mutex_lock(&life.lock);
     if (o->before)
         o->before->next = o->next;
@@ -105,7 +106,7 @@ static const char *class_text(int class)
     return text ? text : "unknown error";
 }
 
-enum { ABORT_NAP = 300000000 };         /* ns: who aborted the job, or failed, ends first, so that its code is the job's status */
+enum { ABORT_NAP = 300000000 };         /* ns: who aborted or failed ends first, so that its code is the job's status */
 
 static void error_fatal(MPI_Comm comm, const char *call, int class, const char *why)
 {

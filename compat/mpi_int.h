@@ -41,6 +41,7 @@ GCM void gcm_handles_end(void);
 typedef struct gcm_object {
     struct gcm_object *next, *before;
     void (*end)(struct gcm_object *);   /* called before the job ends, and deletes it; or NULL */
+    atomic_bool numbered;               /* its handle has a number */
 } gcm_object;
 GCM void *gcm_new(size_t bytes);
 GCM void gcm_delete(void *object);
@@ -157,7 +158,7 @@ GCM void gcm_side_close(gcm_side *side, bool store, size_t bytes);
 
 typedef void gcm_kernel(const void *in, void *inout, size_t count);
 
-struct gcm_op { gcm_object object; gc_op gc; MPI_User_function *fn; bool commutes, derived; atomic_int refs; };
+struct gcm_op { gcm_object object; gc_op gc; MPI_User_function *fn; bool commutes, derived; };
 
 /* An operation on a type while it is under way. */
 typedef struct gcm_reduction {
