@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 
 # The rooms from the ground up; dist/gridcomm.c joins them in this order.
-ROOMS = sys netlink text op topo route backbone mend linksfile tree sched treecoll exchange circulant local places wide_reduce wide_alltoall wide choose site boot launch addrsel override pmi dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll calls describe gridcomm
+ROOMS = sys netlink text op topo route backbone mend linksfile model modelfile treemodel tree sched treecoll exchange circulant local places wide_reduce wide_alltoall wide predict trials choose decide site boot launch addrsel override pmi dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll calls modeluse measure describe gridcomm
 
 BUILD  ?= build
 CFLAGS ?= -O2 -g
@@ -34,6 +34,7 @@ LIB     := $(OUT)/libgridcomm.a
 MPI     := $(OUT)/libgcmpi.a $(OUT)/gcmpicc $(OUT)/gcmpicxx
 
 gcrun    := $(wildcard tools/gcrun*.c)
+gcbench  := $(wildcard tools/gcbench*.c)
 examples := $(patsubst %.c,$(OUT)/%,$(wildcard examples/*.c))
 # Test programs are test_*.c; any other file beside them is support for all of them.
 support   = $(filter-out tests/$(1)/test_%.c,$(wildcard tests/$(1)/*.c))
@@ -44,13 +45,13 @@ tests     := $(call programs,unit,unit) $(call programs,sim,sim) $(call programs
              $(call programs,api,api-real) $(call programs,api,api-dist)
 scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/*.sh tests/net/test_*.sh))
 chosen     = $(if $(TESTS),$(foreach t,$(1),$(if $(strip $(foreach p,$(TESTS),$(findstring $(p),$(t)))),$(t))),$(1))
-tools     := $(OUT)/gcrun $(OUT)/gctopo $(patsubst %.c,$(OUT)/%,$(wildcard tests/net/*.c tests/run/*.c))
+tools     := $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(patsubst %.c,$(OUT)/%,$(wildcard tests/net/*.c tests/run/*.c))
 
-.PHONY: all lib test programs demo bench bench-coll bench-apps figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
+.PHONY: all lib test foreign programs demo bench bench-coll bench-apps figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(examples) $(MPI)
+all: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(examples) $(MPI)
 lib: $(LIB)
 
 $(OUT)/obj/%.o: %.c $(OUT)/flags
@@ -80,6 +81,8 @@ $(OUT)/gcrun: $(call objects,$(gcrun)) $(LIB)
 	$(call link)
 $(OUT)/gctopo: $(call objects,tools/gctopo.c) $(LIB)
 	$(call link)
+$(OUT)/gcbench: $(call objects,$(gcbench)) $(LIB)
+	$(call link,-lm)
 $(OUT)/examples/%: $(OUT)/obj/examples/%.o $(LIB)
 	$(call link,-lm)
 $(OUT)/tests/net/%: $(OUT)/obj/tests/net/%.o $(LIB)
@@ -112,13 +115,16 @@ dist: dist/gridcomm.c
 dist/gridcomm.c: tools/amalgamate.sh gridcomm.h gridcomm_int.h $(rooms)
 	sh tools/amalgamate.sh dist $(rooms)
 
-programs: all $(filter-out %/gcrun %/gctopo,$(tools)) dist $(call chosen,$(tests))
+programs: all $(filter-out %/gcrun %/gctopo %/gcbench,$(tools)) dist $(call chosen,$(tests))
 
 # What the tests need comes first, because cmocka must be there before anything is compiled against it.
 test:
 	@sh tests/need.sh test
 	@$(MAKE) --no-print-directory programs
 	@TOP='$(BUILD)' BUILD='$(OUT)' CC='$(CC)' SAN='$(SAN)' sh tests/run_all.sh $(call chosen,$(tests) $(scripts))
+
+foreign: all
+	@BUILD='$(OUT)' CC='$(CC)' SAN='$(SAN)' bash tests/mpi/foreign.sh $(PROGRAMS)
 
 demo: all
 	@sh tools/demo.sh $(OUT)
@@ -162,7 +168,7 @@ run-fuzz: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz/%))
 fuzz-coverage: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz-coverage/%))
 	@LLVM_COV='$(LLVM_COV)' LLVM_PROFDATA='$(LLVM_PROFDATA)' sh tests/fuzz/coverage.sh $(BUILD) $(notdir $^)
 
-checked := $(rooms) $(gcrun) tools/gctopo.c $(wildcard examples/*.c) $(filter-out compat/mpi.c,$(wildcard compat/*.c))
+checked := $(rooms) $(gcrun) $(gcbench) tools/gctopo.c $(wildcard examples/*.c) $(filter-out compat/mpi.c,$(wildcard compat/*.c))
 # A quarter of the analyzer's usual limit for a function takes a third of the time.
 analyzer := -Xclang -analyzer-config -Xclang max-nodes=60000
 tidy:
@@ -177,12 +183,12 @@ coverage:
 	  awk -F"'" '/^File/ { f = $$2 } /^Lines/ && f ~ /^[a-z0-9]+\.c$$/ { print f, $$0; f = "" }'
 
 version = $(shell awk '/define GRIDCOMM_VERSION_/ { v = v s $$3; s = "." } END { print v }' gridcomm.h)
-install: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(MPI)
+install: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(MPI)
 	install -d $(DESTDIR)$(PREFIX)/include/gcmpi $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/bin
 	install -m 644 gridcomm.h $(DESTDIR)$(PREFIX)/include/
 	install -m 644 compat/mpi.h $(DESTDIR)$(PREFIX)/include/gcmpi/
 	install -m 644 $(LIB) $(OUT)/libgcmpi.a $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(OUT)/gcrun $(OUT)/gctopo $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(DESTDIR)$(PREFIX)/bin/
 	$(call wrapper,$(PREFIX)/include/gcmpi,$(PREFIX)/lib,$(DESTDIR)$(PREFIX)/bin/gcmpicc)
 	cp $(DESTDIR)$(PREFIX)/bin/gcmpicc $(DESTDIR)$(PREFIX)/bin/gcmpicxx
 	printf '%s\n' 'Name: gridcomm' 'Description: messages and collectives between processes on untidy networks' \
@@ -193,9 +199,10 @@ clean:
 	rm -rf $(BUILD) dist
 
 help:
-	@echo 'make             $(BUILD)/libgridcomm.a, $(BUILD)/gcrun, $(BUILD)/gctopo, $(BUILD)/examples/, $(BUILD)/gcmpicc'
+	@echo 'make             $(BUILD)/libgridcomm.a, $(BUILD)/gcrun, $(BUILD)/gctopo, $(BUILD)/gcbench, $(BUILD)/examples/, $(BUILD)/gcmpicc'
 	@echo 'make demo        8 processes in 2 clusters on this machine: ring, broadcast of a file, allreduce'
 	@echo 'make test        builds and runs all tests; TESTS="unit/test_op api" runs those whose name has a word of it'
+	@echo 'make foreign     fetches, compiles and runs MPI programs of others; PROGRAMS="hypre suite": some of them'
 	@echo 'make bench       the ratios against bare sockets, on the test bed (root)'
 	@echo 'make bench-coll  collectives between sites, beside their lower bounds and two MPIs, on the test bed (root)'
 	@echo 'make bench-apps  examples/asp and qr between sites, with and without the hierarchy, on the test bed (root)'

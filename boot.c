@@ -462,7 +462,7 @@ GCI size_t gci_table_encode(const gci_table *t, uint8_t *out)
     boot_put32(&w, (uint32_t)t->hosts);
     boot_put32(&w, (uint32_t)addrs);
     boot_put32(&w, (uint32_t)cluster_bytes);
-    boot_put32(&w, 0);
+    boot_put32(&w, t->modelled);
     boot_put64(&w, t->job);
     for (int h = 0; h < t->hosts; h++) {
         boot_put8(&w, (uint8_t)strlen(t->host[h].id));
@@ -536,13 +536,13 @@ GCI int gci_table_decode(gci_env *env, const uint8_t *data, size_t bytes, gci_ta
 {
     boot_reader r = { data, bytes, false };
     uint32_t version = boot_get32(&r), ranks = boot_get32(&r), hosts = boot_get32(&r), addrs = boot_get32(&r);
-    uint32_t cluster_bytes = boot_get32(&r), zero = boot_get32(&r);
+    uint32_t cluster_bytes = boot_get32(&r), modelled = boot_get32(&r);
     uint64_t job = boot_get64(&r);
     gci_ifaddr *addr;
     int err;
 
     memset(t, 0, sizeof *t);
-    if (r.bad || version != GCI_PROTOCOL_VERSION || zero || !ranks || ranks > GCI_RANKS_MAX || !hosts || hosts > ranks
+    if (r.bad || version != GCI_PROTOCOL_VERSION || modelled > 1 || !ranks || ranks > GCI_RANKS_MAX || !hosts || hosts > ranks
         || addrs > hosts * GCI_CARD_ADDRS_MAX || !cluster_bytes || cluster_bytes > ranks * GCI_CLUSTER_MAX)
         return GC_ERR_PROTOCOL;
     if (r.left < (size_t)ranks * TABLE_RANK_BYTES + (size_t)hosts * TABLE_HOST_LEAST + (size_t)addrs * CARD_ADDR_LEAST
@@ -551,6 +551,7 @@ GCI int gci_table_decode(gci_env *env, const uint8_t *data, size_t bytes, gci_ta
     if ((err = table_alloc(env, t, (int)ranks, (int)hosts, addrs, cluster_bytes, &addr)) < 0)
         return err;
     t->job = job;
+    t->modelled = modelled;
     if ((err = table_get_hosts(&r, t, addr, addrs)) < 0 || (err = table_get_clusters(&r, t->clusters, cluster_bytes)) < 0
         || (err = table_get_ranks(&r, t, cluster_bytes)) < 0)
         gci_table_free(env, t);

@@ -1,4 +1,4 @@
-/* calls.c: the public collectives: their arguments, and operations of one's own.
+/* calls.c: the public collectives: their arguments, predictions of them, and operations of one's own.
  * SPDX-License-Identifier: MIT
  */
 #include "gridcomm_int.h"
@@ -622,4 +622,42 @@ int gc_reduce_local(gc_comm *comm, const void *in, void *inout, size_t count, gc
     if (bytes > 0)
         gci_coll_apply(&args, in, inout, bytes);
     return GC_OK;
+}
+
+/* ---- prediction -------------------------------------------------------------------------------------------------- */
+
+/* By the algorithm that is named, or by that which would be taken. */
+static int calls_predict(gc_comm *comm, const gc_model *model, gci_call *call, gci_algo_choice choice, double *seconds)
+{
+    bool free = !choice.name[0];
+    int err;
+    if (free)
+        choice = gci_coll_would_take(comm, call);
+    do {
+        call->segment = choice.segment;
+        err = gci_predict_call(&comm->world->env, model, call, choice.name, NULL, seconds);
+    } while (free && err == GC_ERR_UNSUPPORTED && gci_choose_next(call, &choice));
+    return err < 0 ? gci_fail(comm, err, -1, "gc_predict: %s by %s", gci_coll_name(call->coll), choice.name) : GC_OK;
+}
+
+int gc_predict(gc_comm *comm, const gc_model *model, const char *operation, const char *algorithm, size_t bytes, int root,
+               double *seconds)
+{
+    gci_algo_choice forced[GCI_COLLS] = { { .next = 0 } };
+    char text[GCI_TEXT], word[GCI_TEXT];
+    if (!comm)
+        return GC_ERR_ARG;
+    int coll = operation ? gci_coll_find(operation, strlen(operation)) : GCI_COLLS;
+    if (coll == GCI_COLLS || !model || !seconds || root < 0 || root >= comm->size)
+        return gci_fail(comm, GC_ERR_ARG, -1, "gc_predict: no such operation or root, or NULL");
+    if (model->ranks != comm->size || bytes > SIZE_MAX / 4 / (size_t)comm->size)
+        return gci_fail(comm, GC_ERR_ARG, -1, "gc_predict: the model is of %d ranks, or %zu bytes overflow", model->ranks,
+                        bytes);
+    snprintf(word, sizeof word, "%s:%s", operation, algorithm ? algorithm : "");
+    if (algorithm && gci_choose_read(word, forced, text) < 0)
+        return gci_fail(comm, GC_ERR_ARG, -1, "gc_predict: %s has no algorithm \"%.40s\"", operation, algorithm);
+    gci_call call = gci_decide_example((enum gci_coll)coll, comm->size, root, bytes, gci_coll_clusters(comm));
+    if (!call.clusters)
+        return gci_fail(comm, GC_ERR_NOMEM, -1, "gc_predict: out of memory");
+    return calls_predict(comm, model, &call, forced[coll], seconds);
 }

@@ -5,7 +5,9 @@
  * say), the next. GRIDCOMM_ALGO=op:name[,op:name...] goes before them. They look only at what every rank knows alike, so all
  * choose alike. A name may carry a number and a segment: "kary:3", "chain@65536".
  *
- * Between clusters it is "wide" (wide.c): nothing else has one wide-area latency. Within one:
+ * Between clusters it is "wide" (wide.c): nothing else has one wide-area latency. "wide-divided" has two, and out of a cluster go
+ * 2 (c - 1) / c vectors of an allreduce instead of c - 1; the longer way pays, on links of pairs, for more than L B c / (c - 2)
+ * bytes, on shared uplinks for fewer. Nothing here knows L and B: it is taken where that holds nearly everywhere. Within one:
  *
  * Short ones take a tree, which has the fewest messages: that counts where ranks share cores, and a wide tree has the fewest
  * ranks that a message wakes twice (40 ranks on 2 cores: an allreduce takes 0.62 ms; binomial 0.78, flat 0.56, doubling 1.7).
@@ -33,10 +35,11 @@ enum { CHOOSE_TINY = 256,               /* up to here it is cheaper to send a bl
        CHOOSE_SEGMENT = 8 * 1024,       /* what is on its way while the next is made ready; */
        CHOOSE_SEGMENTS = 64,            /* of a longer vector as many as this, */
        CHOOSE_SEGMENT_MAX = 128 * 1024, /* none longer than 1 ms at 1 Gbit/s */
+       CHOOSE_UNDIVIDED = 4 << 20,      /* up to here one latency is less than what a cluster could spare its link */
        CHOOSE_FAR = 256 * 1024,         /* between clusters: of a longer vector, segments that are granted one by one, because */
        CHOOSE_FAR_SEGMENTS = 256 };     /* no window holds it all, and so many */
 
-enum choose_where { ANYWHERE, BETWEEN_CLUSTERS, ON_ONE_HOST };
+enum choose_where { ANYWHERE, BETWEEN_CLUSTERS, BETWEEN_MORE, ON_ONE_HOST };       /* more than two */
 
 static const struct choose_rule {
     enum gci_coll     coll;             /* GCI_COLLS: any */
@@ -46,6 +49,10 @@ static const struct choose_rule {
     bool              cut;              /* into segments */
     const char       *name;
 } choose_rules[] = {
+    { GCI_BCAST,          BETWEEN_MORE, 0, CHOOSE_UNDIVIDED, true, "wide" },
+    { GCI_BCAST,          BETWEEN_MORE, 0, 0, true, "wide-divided" },
+    { GCI_ALLREDUCE,      BETWEEN_MORE, 0, CHOOSE_UNDIVIDED, true, "wide" },
+    { GCI_ALLREDUCE,      BETWEEN_MORE, 0, 0, true, "wide-divided" },
     { GCI_COLLS,          BETWEEN_CLUSTERS, 0, 0, true, "wide" },
     { GCI_BARRIER,        ANYWHERE,    4, 0, false, "doubling" },
     { GCI_BARRIER,        ANYWHERE,    0, 0, false, "knomial:8" },
@@ -122,10 +129,17 @@ static size_t choose_segment(const gci_call *call, bool far, size_t bytes)
     return call->bytes > CHOOSE_FAR ? gci_max(2 * GCI_PACKET_MAX, call->bytes / CHOOSE_FAR_SEGMENTS) : CHOOSE_SEGMENT;
 }
 
+static bool choose_is_far(const struct choose_rule *rule)
+{
+    return rule->where == BETWEEN_CLUSTERS || rule->where == BETWEEN_MORE;
+}
+
 /* Whatever its length. */
 static bool choose_applies(const struct choose_rule *rule, enum gci_coll coll, int ranks, const gci_clusters *s)
 {
-    bool here = rule->where == ANYWHERE || (rule->where == BETWEEN_CLUSTERS ? s && s->clusters > 1 : s && s->hosts == 1);
+    int clusters = s ? s->clusters : 1;
+    bool here = rule->where == ANYWHERE || (rule->where == BETWEEN_CLUSTERS && clusters > 1) ||
+                (rule->where == BETWEEN_MORE && clusters > 2) || (rule->where == ON_ONE_HOST && s && s->hosts == 1);
     return here && (rule->coll == coll || rule->coll == GCI_COLLS) && (!rule->ranks || ranks <= rule->ranks);
 }
 
@@ -149,7 +163,7 @@ GCI bool gci_choose_next(const gci_call *call, gci_algo_choice *choice)
         if (!choose_applies(rule, call->coll, call->ranks, call->clusters) || (rule->bytes && bytes > rule->bytes))
             continue;
         snprintf(choice->name, sizeof choice->name, "%s", rule->name);
-        choice->segment = rule->cut ? choose_segment(call, rule->where == BETWEEN_CLUSTERS, bytes) : 0;
+        choice->segment = rule->cut ? choose_segment(call, choose_is_far(rule), bytes) : 0;
         return true;
     }
     return false;
@@ -182,7 +196,7 @@ GCI void gci_choose_describe(const gci_clusters *s, int ranks, const gci_algo_ch
 /* ---- GRIDCOMM_ALGO ------------------------------------------------------------------------------------------------ */
 
 /* "kary:3@8192" */
-static bool choose_read_name(enum gci_coll coll, const char *text, size_t bytes, gci_algo_choice *out)
+GCI bool gci_choose_read_name(enum gci_coll coll, const char *text, size_t bytes, gci_algo_choice *out)
 {
     char word[GCI_ALGO_NAME + 16] = "", *at, *end;
     if (bytes == 0 || bytes >= sizeof word)
@@ -209,18 +223,15 @@ static int choose_read_one(const char *text, size_t bytes, gci_algo_choice force
 {
     const char *colon = memchr(text, ':', bytes);
     size_t op_bytes = colon ? (size_t)(colon - text) : bytes, name_bytes = colon ? bytes - op_bytes - 1 : 0;
-    for (int coll = 0; coll < GCI_COLLS; coll++) {
-        const char *op = gci_coll_name((enum gci_coll)coll);
-        if (strlen(op) != op_bytes || memcmp(op, text, op_bytes) != 0)
-            continue;
-        if (colon && choose_read_name((enum gci_coll)coll, colon + 1, name_bytes, &forced[coll]))
-            return GC_OK;
-        snprintf(error_text, GCI_TEXT, "GRIDCOMM_ALGO: %s has no algorithm \"%.*s\"", op,
+    int coll = gci_coll_find(text, op_bytes);
+    if (coll < GCI_COLLS && colon && gci_choose_read_name((enum gci_coll)coll, colon + 1, name_bytes, &forced[coll]))
+        return GC_OK;
+    if (coll < GCI_COLLS)
+        snprintf(error_text, GCI_TEXT, "GRIDCOMM_ALGO: %s has no algorithm \"%.*s\"", gci_coll_name((enum gci_coll)coll),
                  (int)gci_min(name_bytes, GCI_ALGO_NAME), colon ? colon + 1 : "");
-        return GC_ERR_CONFIG;
-    }
-    snprintf(error_text, GCI_TEXT, "GRIDCOMM_ALGO: no operation \"%.*s\" (want operation:algorithm,...)",
-             (int)gci_min(op_bytes, GCI_ALGO_NAME), text);
+    else
+        snprintf(error_text, GCI_TEXT, "GRIDCOMM_ALGO: no operation \"%.*s\" (want operation:algorithm,...)",
+                 (int)gci_min(op_bytes, GCI_ALGO_NAME), text);
     return GC_ERR_CONFIG;
 }
 

@@ -124,6 +124,8 @@ struct gci_coll_state {
     gci_notice  notice[COLL_NOTICES];   /* kind 0: free */
     int         notices;                /* ever kept: where the next one goes */
     gci_algo_choice  forced[GCI_COLLS];      /* by GRIDCOMM_ALGO */
+    gci_decisions *decided;             /* by a model, or NULL ... */
+    gc_model   *model;                  /* ... by which */
     gci_topo    topo;                   /* of this communicator's ranks */
     gci_clusters clusters;
 };
@@ -988,6 +990,13 @@ static bool coll_is_canonical(const gci_world *world, const gci_coll_args *args)
     return wanted && gci_coll_reduces(args->call.coll) && args->call.associative && !exact;
 }
 
+static gci_algo_choice coll_choose(const gc_comm *comm, const gci_call *call, const gci_algo_choice *forced)
+{
+    gci_algo_choice choice;
+    bool decided = !forced->name[0] && gci_decided(comm->coll->decided, call, &choice);
+    return decided ? choice : gci_choose(call, forced);
+}
+
 static int coll_start_chosen(gc_comm *comm, gci_coll_args *args, const gci_algo_choice *forced, gc_request **out)
 {
     coll_failure why = { .fault = -1 };
@@ -996,7 +1005,7 @@ static int coll_start_chosen(gc_comm *comm, gci_coll_args *args, const gci_algo_
     gci_enter(comm->world);
     if (coll_place_ranks(comm, comm->coll) < 0)
         args->error = GC_ERR_NOMEM;
-    gci_algo_choice choice = gci_choose(&args->call, forced);
+    gci_algo_choice choice = coll_choose(comm, &args->call, forced);
     args->call.segment = choice.segment;
     int err = coll_start_inside(comm, args, &choice, out, &why);
     gci_leave(comm->world);
@@ -1018,14 +1027,53 @@ GCI int gci_coll_last_barrier(gc_comm *comm)
     return err < 0 ? err : gci_request_wait(&request, GCI_FOREVER, NULL);
 }
 
+GCI const gci_clusters *gci_coll_clusters(gc_comm *comm)
+{
+    gci_enter(comm->world);
+    int err = coll_place_ranks(comm, comm->coll);
+    gci_leave(comm->world);
+    return err < 0 ? NULL : &comm->coll->clusters;
+}
+
 GCI int gci_coll_describe(gc_comm *comm, gci_text *out)
 {
     gci_enter(comm->world);
     int err = coll_place_ranks(comm, comm->coll);
+    if (err == GC_OK && comm->coll->decided)
+        gci_decisions_describe(comm->coll->decided, out);
     if (err == GC_OK)
         gci_choose_describe(&comm->coll->clusters, comm->size, comm->coll->forced, out);
     gci_leave(comm->world);
     return err;
+}
+
+GCI void gci_coll_decide_by(gc_comm *comm, gci_decisions *decided, gc_model *model)
+{
+    struct gci_coll_state *st = comm->coll;
+    gci_env *env = &comm->world->env;
+    gci_enter(comm->world);
+    gci_decisions *old = st->decided;
+    gc_model *old_model = st->model;
+    st->decided = decided;
+    st->model = model;
+    gci_leave(comm->world);
+    gci_free(env, old);
+    gci_model_drop(env, old_model);
+}
+
+GCI void gci_coll_force(gc_comm *comm, const gci_algo_choice forced[GCI_COLLS])
+{
+    memcpy(comm->coll->forced, forced, sizeof comm->coll->forced);
+}
+
+GCI const gc_model *gci_coll_model(const gc_comm *comm)
+{
+    return comm->coll->model;
+}
+
+GCI gci_algo_choice gci_coll_would_take(const gc_comm *comm, const gci_call *call)
+{
+    return coll_choose(comm, call, &comm->coll->forced[call->coll]);
 }
 
 /* ---- what other rooms call --------------------------------------------------------------------------------------- */
@@ -1034,6 +1082,8 @@ static void coll_state_free(gci_env *env, struct gci_coll_state *st)
 {
     gci_clusters_free(env, &st->clusters);
     gci_topo_free(env, &st->topo);
+    gci_free(env, st->decided);
+    gci_model_drop(env, st->model);
     gci_free(env, st);
 }
 

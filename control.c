@@ -803,6 +803,7 @@ static gci_control *control_new(gci_env *env, const gc_options *options, const g
     c->start_deadline = c->now + (int64_t)(c->start_seconds * (double)GCI_SECOND);
     c->peer_timeout = (int64_t)((peer < 1e6 ? peer : 1e6) * (double)GCI_SECOND);
     c->density = options ? options->link_density : 0;
+    c->modelled = options && options->model && options->model[0];
     c->tree_parent = -2;
     atomic_init(&c->full, false);
     return c;

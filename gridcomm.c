@@ -51,7 +51,7 @@ static const option_row option_rows[] = {
     { "IF", OPTION_TEXT, OPTION_AT(interfaces), 0, 0, 0, NULL, false },
     { "ADVERTISE", OPTION_TEXT, OPTION_AT(advertise), 0, 0, 0, NULL, false },
     { "STREAMS", OPTION_INT, OPTION_AT(streams), 1, 64, 1, NULL, false },
-    { "MODEL", OPTION_TEXT, OPTION_AT(model), 0, 0, 0, NULL, true },
+    { "MODEL", OPTION_TEXT, OPTION_AT(model), 0, 0, 0, NULL, false },
     { "ORDER", OPTION_TEXT, OPTION_AT(order), 0, 0, 0, NULL, false },
     { "STALL", OPTION_REAL, OPTION_AT(stall), 0, 1e9, 0, NULL, true },
 };
@@ -413,10 +413,10 @@ int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out)
 }
 
 /* One message of gc_comm_create between two listed ranks. */
-static int create_trade(gc_comm *comm, bool send, void *buf, size_t bytes, int peer)
+static int create_trade(gc_comm *comm, bool send, void *buf, size_t bytes, int peer, int tag)
 {
     gci_world *w = comm->world;
-    gci_post post = { .kind = GCI_CONTEXT_CREATE };
+    gci_post post = { .kind = GCI_CONTEXT_CREATE, .tag = (uint32_t)tag };
     gc_request *r;
     gci_enter(w);
     int err = send ? gci_send_post(comm, buf, bytes, peer, &post, &r) : gci_recv_post(comm, buf, bytes, peer, &post, &r);
@@ -429,26 +429,26 @@ static int create_trade(gc_comm *comm, bool send, void *buf, size_t bytes, int p
 enum { CREATE_BYTES = 12 };             /* on the wire: context, hash of the list, GC_OK or why it failed */
 typedef struct create_offer { uint32_t context, list_hash; int code; } create_offer;
 
-static int create_send(gc_comm *comm, const create_offer *offer, int peer)
+static int create_send(gc_comm *comm, const create_offer *offer, int peer, int tag)
 {
     uint8_t wire[CREATE_BYTES];
     gci_put32(wire, offer->context);
     gci_put32(wire + 4, offer->list_hash);
     gci_put32(wire + 8, (uint32_t)-offer->code);
-    return create_trade(comm, true, wire, sizeof wire, peer);
+    return create_trade(comm, true, wire, sizeof wire, peer, tag);
 }
 
-static int create_receive(gc_comm *comm, create_offer *offer, int peer)
+static int create_receive(gc_comm *comm, create_offer *offer, int peer, int tag)
 {
     uint8_t wire[CREATE_BYTES] = { 0 };
-    int err = create_trade(comm, false, wire, sizeof wire, peer);
+    int err = create_trade(comm, false, wire, sizeof wire, peer, tag);
     *offer = (create_offer){ gci_get32(wire), gci_get32(wire + 4), -(int)gci_get32(wire + 8) };
     return err;
 }
 
 /* The lowest of the listed ranks hears every other one and answers all that live: with the context, or with what went
  * wrong, so that nobody waits for it. */
-static int create_agree(gc_comm *comm, const int ranks[], int n, create_offer *offer)
+static int create_agree(gc_comm *comm, const int ranks[], int n, int tag, create_offer *offer)
 {
     int first = ranks[0];
     for (int i = 1; i < n; i++)
@@ -458,19 +458,19 @@ static int create_agree(gc_comm *comm, const int ranks[], int n, create_offer *o
     if (comm->rank == first) {
         offer->context = context_draw(comm->world);
         for (int i = 0; i < n; i++) {
-            err = ranks[i] == first ? GC_OK : create_receive(comm, &theirs, ranks[i]);
+            err = ranks[i] == first ? GC_OK : create_receive(comm, &theirs, ranks[i], tag);
             if (err == GC_OK && ranks[i] != first && theirs.list_hash != offer->list_hash)
                 err = GC_ERR_MISMATCH;
             if (err < 0 && offer->code == GC_OK)
                 offer->code = err;
         }
         for (int i = 0; i < n; i++)
-            if (ranks[i] != first && create_send(comm, offer, ranks[i]) < 0 && offer->code == GC_OK)
+            if (ranks[i] != first && create_send(comm, offer, ranks[i], tag) < 0 && offer->code == GC_OK)
                 offer->code = GC_ERR_PEER;
     } else {
-        err = create_send(comm, offer, first);
+        err = create_send(comm, offer, first, tag);
         if (err == GC_OK)
-            err = create_receive(comm, &theirs, first);
+            err = create_receive(comm, &theirs, first, tag);
         if (err < 0)
             return err;
         *offer = theirs;
@@ -500,9 +500,16 @@ static int create_check(gc_comm *comm, const int ranks[], int n, bool *listed)
 
 int gc_comm_create(gc_comm *comm, const int ranks[], int n, gc_comm **out)
 {
+    return gc_comm_create_tagged(comm, ranks, n, 0, out);
+}
+
+int gc_comm_create_tagged(gc_comm *comm, const int ranks[], int n, int tag, gc_comm **out)
+{
     if (!comm || !out)
         return GC_ERR_ARG;
     *out = NULL;
+    if (tag < 0 || tag > GC_TAG_MAX)
+        return gci_fail(comm, GC_ERR_ARG, -1, "tag %d is not in 0 .. %d", tag, GC_TAG_MAX);
     bool listed = false;
     int err = create_check(comm, ranks, n, &listed);
     if (err < 0 || !listed)
@@ -511,7 +518,7 @@ int gc_comm_create(gc_comm *comm, const int ranks[], int n, gc_comm **out)
     create_offer offer = { 0, 2166136261u, GC_OK };     /* FNV-1a over the list */
     for (int i = 0; i < n; i++)
         offer.list_hash = (offer.list_hash ^ (uint32_t)ranks[i]) * 16777619u;
-    err = create_agree(comm, ranks, n, &offer);
+    err = create_agree(comm, ranks, n, tag, &offer);
     if (err < 0)
         return err;
     int *members = gci_alloc(&w->env, (size_t)n * sizeof *members);
@@ -600,6 +607,32 @@ static int world_start(gci_world *w, const gci_place *place, char error_text[GCI
     return GC_OK;
 }
 
+/* GRIDCOMM_MODEL, which only rank 0 reads: before anybody joins, so that a bad file fails at once. */
+static int world_load_model(const gci_world *w, gc_model **out, char error_text[GCI_TEXT])
+{
+    char why[GCI_TEXT];
+    const char *path = w->options.model;
+    if (w->rank != 0 || !path || !path[0])
+        return GC_OK;
+    int err = gc_model_load(path, out, why, sizeof why);
+    if (err == GC_OK && (*out)->ranks != w->ranks) {
+        snprintf(error_text, GCI_TEXT, "GRIDCOMM_MODEL: %.100s is of %d ranks, this job has %d", path, (*out)->ranks, w->ranks);
+        return GC_ERR_CONFIG;
+    }
+    if (err < 0)
+        snprintf(error_text, GCI_TEXT, "GRIDCOMM_MODEL: %.200s", why);
+    return err == GC_ERR_SYSTEM ? GC_ERR_CONFIG : err;
+}
+
+static int world_use_model(gci_world *w, const gc_model *model, char error_text[GCI_TEXT])
+{
+    bool modelled = w->table ? w->table->modelled : model != NULL;
+    int err = modelled ? gci_model_adopt(w->self, model) : GC_OK;
+    if (err < 0)
+        gc_last_error(w->self, NULL, error_text, GCI_TEXT);
+    return err;
+}
+
 static int world_make(gci_env *env, const gc_options *options, gci_world **out, char error_text[GCI_TEXT])
 {
     gci_place place;
@@ -623,8 +656,14 @@ static int world_make(gci_env *env, const gc_options *options, gci_world **out, 
     w->pmi = place.pmi;
     if (err == GC_OK && w->options.links && w->rank == 0)
         err = links_check(w->options.links, error_text);
+    gc_model *model = NULL;
+    if (err == GC_OK)
+        err = world_load_model(w, &model, error_text);
     if (err == GC_OK)
         err = world_start(w, &place, error_text);
+    if (err == GC_OK)
+        err = world_use_model(w, model, error_text);
+    gc_model_free(model);
     if (err < 0) {
         if (w->control)
             gci_control_leave(w->control, false);

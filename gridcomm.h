@@ -69,7 +69,7 @@ enum { GC_OK = 0,
        GC_ERR_ABORTED = -9,         /* gc_abort was called by some rank */
        GC_ERR_TRUNCATE = -10,       /* a message longer than its receive: the head is there, the rest discarded */
        GC_ERR_MISMATCH = -11,       /* ranks called different collectives, or with arguments that do not agree */
-       GC_ERR_CANCELLED = -12,      /* gc_cancel came before a message */
+       GC_ERR_CANCELLED = -12,      /* gc_cancel came before the other side */
        GC_ERR_PENDING = -13,        /* requests are not complete */
        GC_ERR_CONFIG = -14,         /* an option or an environment variable is wrong; the text says which */
        GC_ERR_UNSUPPORTED = -15 };  /* not in this version, or not defined for this type */
@@ -106,7 +106,7 @@ typedef struct gc_status {
 /* What gc_init may be told. A field that is 0 or NULL (rank and direct: -1) is taken from the environment variable
  * GRIDCOMM_<FIELD> (ranks: GRIDCOMM_SIZE, interfaces: GRIDCOMM_IF), and if that is not set either, has its default.
  * Begin with GRIDCOMM_OPTIONS_INIT or gc_options_init. Strings need to live only until gc_init returns. Fields marked
- * "later" belong to what this version does not have yet (models): setting one is GC_ERR_UNSUPPORTED. */
+ * "later" belong to what this version does not have yet: setting one is GC_ERR_UNSUPPORTED. */
 typedef struct gc_options {
     size_t size;                /* of this struct as the caller knows it */
 
@@ -126,7 +126,7 @@ typedef struct gc_options {
                                    hosts are reached that take no connection but ssh's. # begins a comment. Rank 0's file
                                    holds for all ranks; if it has none, each rank's own */
     const char *algo;           /* "bcast:binomial,reduce:flat": algorithms to take */
-    const char *model;          /* later */
+    const char *model;          /* name of a file that gc_model_save wrote: gc_model_use for the world. Rank 0's holds for all */
     const char *order;          /* "rank": reductions give the same bits on any topology and algorithm; "": the fastest order */
     const char *progress;       /* how to wait: "auto" (poll as long as that pays, then sleep), "poll", "sleep"; "thread":
                                    a thread of the library moves messages while the program computes */
@@ -219,6 +219,11 @@ int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out);
  * with the same list. A caller who is not listed gets *out = NULL at once. Blocks.
  * Returns GC_OK or GC_ERR_MISMATCH: the lists differ. */
 int gc_comm_create(gc_comm *comm, const int ranks[], int n, gc_comm **out);
+
+/* As gc_comm_create, for threads that make communicators of one at the same time: calls with the same tag (0 .. GC_TAG_MAX)
+ * belong together, and those that other threads make meanwhile have others. Tag 0 is that of gc_comm_create.
+ * Returns GC_OK or GC_ERR_MISMATCH: the lists differ. */
+int gc_comm_create_tagged(gc_comm *comm, const int ranks[], int n, int tag, gc_comm **out);
 
 /* Frees a communicator, not the world. Local: each member frees its own. Messages sent in it still arrive.
  * Returns GC_OK; GC_ERR_PENDING: requests on it are not complete. */
@@ -324,8 +329,10 @@ int gc_testall(int n, gc_request *requests[], int *done, gc_status statuses[]);
  * Returns that operation's error, or GC_OK. */
 int gc_testany(int n, gc_request *requests[], int *index, int *done, gc_status *status);
 
-/* Asks that a receive end without a message. Local. The request must still be completed: it ends with GC_ERR_CANCELLED,
- * or, if a message was there first, as if nothing had been asked. Returns GC_OK; GC_ERR_ARG: not a receive. */
+/* Asks that a message operation end without a message. Does not block. The request must still be completed: it ends with
+ * GC_ERR_CANCELLED, or as if nothing had been asked. A receive does the latter if a message was there first. A send does so
+ * if a receive or gc_mprobe was, or if all of the message has left already (a short one has, unless it is synchronous); else
+ * its receiver takes it for never sent, as soon as that is in a gc_ call. Returns GC_OK; GC_ERR_ARG: neither of them. */
 int gc_cancel(gc_request *request);
 
 /* Moves on what can move, without blocking. Only for programs that wait for something else while operations are
@@ -493,7 +500,8 @@ const char *gc_cluster(const gc_comm *comm, int rank);
  * Who sends to its children sends in the order of siblings. */
 typedef struct gc_tree { int size, root; int *parent; int *first_child; int *next_sibling; } gc_tree;
 
-/* What is known of the times of messages: of a later version. */
+/* What is known of the times of messages between ranks (docs/models.md). It may be used by several threads, since nothing
+ * changes it. */
 typedef struct gc_model gc_model;
 
 /* Makes a tree. Shapes:
@@ -503,10 +511,21 @@ typedef struct gc_model gc_model;
  *   "binomial", "knomial:K"   subtrees of 1, K, K^2, ... ranks, K - 1 of each, at the root: while a rank sends to one child,
  *                those that it sent to before send to theirs; K is 2 for "binomial"
  * K is 8 where it is left out ("kary"). Every subtree is a run of ranks, counted on from the root, 0 after the highest;
- * children stand in sending order, the largest subtree first. model must be NULL in this version, and bytes, the size of
- * each rank's message, is then not looked at. Local; needs no world. Free it with gc_tree_free.
- * Returns GC_OK; GC_ERR_ARG: no such shape or number, size < 1, root not in 0 .. size - 1; GC_ERR_NOMEM;
- * GC_ERR_UNSUPPORTED: a model. *tree is NULL after an error. */
+ * children stand in sending order, the largest subtree first. After a shape may stand how else ranks are dealt out to its
+ * places ("binomial-dfs-nearest"), in this order:
+ *   "-dfs", "-bfs"            place by place depth-first, which is usual, or breadth-first;
+ *   "-nearest", "-farthest"   to each place the rank, of those left, to which a message from its parent takes least, or
+ *                most, time by the model; else the next one;
+ *   "-smallest", "-largest"   siblings from the smallest subtree on, which is usual, or from the largest.
+ * "-nearest" keeps together what is near. Trees whose shape the model or the sizes give:
+ *   "prim", "prim-ready", "prim-ahead"   by the model, the cheapest edge first, for broadcasts. An edge costs the message's
+ *                time; or until when it is there; or that and the least time to pass it on
+ *   "traeff"     for scatterv and gatherv: subtrees of about equal cost, by the model or, without one, by bytes; in each
+ *                the rank that is nearest for all that goes there is on top
+ * bytes: of the message for each rank, of scatterv its block; NULL: none. model: made for `size` ranks; NULL: none. Local;
+ * needs no world. Free the tree with gc_tree_free. Source: Dichev 2014, 2.2.1 and 6.2.
+ * Returns GC_OK; GC_ERR_ARG: no such shape or number, size < 1, root not in 0 .. size - 1, a model for another number of
+ * ranks, or none for "-nearest", "-farthest" and "prim"; GC_ERR_NOMEM. *tree is NULL after an error. */
 int gc_tree_build(gc_tree **tree, const char *shape, int size, int root, const gc_model *model, const size_t bytes[]);
 
 /* Frees a tree that gc_tree_build made, and no other. NULL is fine. */
@@ -530,6 +549,58 @@ int gc_tree_scatterv(gc_comm *comm, const gc_tree *tree, const void *send, const
                      void *recv, size_t recv_bytes);
 int gc_tree_gatherv(gc_comm *comm, const gc_tree *tree, const void *send, size_t send_bytes, void *recv,
                     const size_t bytes[], const size_t offsets[]);
+
+/* Reads a model from a file (docs/models.md). Local; needs no world; blocks on the file alone. Free it with gc_model_free.
+ * error_text, which may be NULL with size 0, gets why it failed: line and word, if it is the text's fault. *model is NULL then.
+ * Returns GC_OK; GC_ERR_SYSTEM: it cannot be read; GC_ERR_CONFIG: it is no model; GC_ERR_ARG; GC_ERR_NOMEM. */
+int gc_model_load(const char *path, gc_model **model, char *error_text, size_t error_text_bytes);
+
+/* Writes a model to a file, by way of one of that name with ".new" behind it: after an error what was there before is there
+ * still. Local. Returns GC_OK; GC_ERR_SYSTEM: it cannot be written, errno says why; GC_ERR_ARG; GC_ERR_NOMEM. */
+int gc_model_save(const gc_model *model, const char *path);
+
+/* Measures what messages cost between the ranks of comm, which nothing else should load meanwhile. kind: "hockney", a latency
+ * and a rate for each pair; or "plogp", overheads and gaps by size (Kielmann, Bal and Verstoep 2000), in about twice the time.
+ * Collective over comm; blocks for about max_seconds at most (up to 1e6; rank 0's counts), for less if its medians are certain
+ * before. Pairs that share neither host nor site are measured at once: all of a site with up to 8 hosts; of two sites, which
+ * the first different names of gc_cluster tell apart, one, and another one to check. Then it is seen whether messages of one
+ * host, of a site to several others, and between two sites go through something that they share. If there is not the time for
+ * all, this and the checks are left out. Takes 4 MiB of memory, and at rank 0 about 2 KiB for each rank and each pair measured.
+ * *model is the same at all ranks, each frees its own with gc_model_free; after an error, which all ranks get, it is NULL.
+ * Returns GC_OK; GC_ERR_ARG: no such kind or time; GC_ERR_TIMEOUT: not even the pairs could be measured in that time;
+ * GC_ERR_UNSUPPORTED: more than 64 sites. */
+int gc_model_measure(gc_comm *comm, const char *kind, double max_seconds, gc_model **model);
+
+/* Frees a model, which no call may be using. NULL is fine. */
+void gc_model_free(gc_model *model);
+
+/* Puts into *seconds how long a message of so many bytes takes between two of the model's ranks, if nothing else is under way.
+ * Local; needs no world. Returns GC_OK; GC_ERR_ARG: no such rank, or NULL. */
+int gc_model_p2p(const gc_model *model, int source, int dest, size_t bytes, double *seconds);
+
+/* Predicts how long a collective takes under a model of the communicator's ranks, from the instant at which all begin until the
+ * last is through: the schedules of all ranks are evaluated step by step. operation: "barrier", "bcast", "scatter", "gather",
+ * "allgather", "alltoall", "reduce", "allreduce", "reduce_scatter", "scan" or "exscan"; algorithm: as in GRIDCOMM_ALGO, such as
+ * "binomial" or "chain@65536", or NULL: the one that the operation would take. bytes: of the vector of a broadcast or
+ * reduction, of each block of the others. Local; takes about 0.5 us for each message of all ranks.
+ * Returns GC_OK; GC_ERR_ARG: no such operation, algorithm or root, or a model of another number of ranks;
+ * GC_ERR_UNSUPPORTED: this algorithm cannot do it. */
+int gc_predict(gc_comm *comm, const gc_model *model, const char *operation, const char *algorithm, size_t bytes, int root,
+               double *seconds);
+
+/* The communicator's collectives take from now on what the model says is the fastest: for each operation and size, of calls that
+ * any algorithm can do (blocks of one size, operations that commute and associate, no GRIDCOMM_ORDER). Other calls, and what
+ * GRIDCOMM_ALGO names, go on as without. Rank 0's model is taken, the others' are not looked at; NULL there: none any more.
+ * Predictions are made for root 0; rank 0 makes hundreds, for which the others wait: 2 s with 64 ranks, 12 s with 1,000. The
+ * model may be freed: every rank keeps a copy. Communicators made of this one begin without a model. GRIDCOMM_MODEL=FILE does it
+ * for the world in gc_init. Collective; blocks. Returns GC_OK; GC_ERR_ARG: not a model of gc_size ranks. After an error nothing
+ * has changed. */
+int gc_model_use(gc_comm *comm, const gc_model *model);
+
+/* Writes every algorithm that could do a collective, and what the model in use says of it, into text: a line each, the fastest
+ * first, and which of them is taken. Arguments as of gc_predict, text as of gc_describe. Local; takes as long as 10 to 50 calls of
+ * gc_predict. Returns GC_OK; GC_ERR_ARG: no such operation or root; GC_ERR_UNSUPPORTED: no model is in use. */
+int gc_explain(gc_comm *comm, const char *operation, size_t bytes, int root, char *text, size_t text_bytes, size_t *needed);
 
 /* What this process has sent and holds. Later versions may add fields at the end. */
 typedef struct gc_stats {
@@ -556,7 +627,8 @@ int gc_get_stats(const gc_comm *world, gc_stats *stats);
  *   "addresses" the interfaces and addresses of every host, where it stands, what collides; for every other host which
  *               pairs of interfaces are links and why the others are not, and which addresses are tried in which order
  *   "collectives" which algorithm each collective of this communicator takes, and up to how many bytes (of the vector; of
- *               all blocks of an allgather or reduce_scatter; of one block of the others), the first that can; no picture
+ *               all blocks of an allgather or reduce_scatter; of one block of the others), the first that can; with a model, before
+ *               that what it chose (bytes as of gc_predict); no picture
  * Without their first and last line the pictures of all ranks can be joined into one of the job. The text is cut to
  * text_bytes with its end; *needed, which may be NULL, is what the whole takes. Local; does not block, but "routes" takes
  * time that grows with the square of the ranks, and "addresses" asks the kernel for the route to each address of the job.

@@ -5,6 +5,8 @@
  *
  *   gridcomm.c     life cycle, options, making communicators
  *   describe.c     what was chosen and why, as text and pictures
+ *   measure.c      models measured over a running communicator
+ *   modeluse.c     a communicator chooses its algorithms by a model
  *   coll.c         collectives: choice, schedule cache, executor
  *   message.c      the message calls of the public interface
  *   post.c         starting messages: sends, receives, probes, and giving them up
@@ -32,6 +34,12 @@
  *   boot.c         cards, the handshake of every port (bytes in, bytes out)
  *   site.c         which hosts are at one site (pure)
  *   sched.c op.c   schedules and the algorithms that emit them; types and reduction kernels (pure)
+ *   decide.c       which algorithm a model says is the fastest (pure)
+ *   predict.c      how long a collective takes under a model (pure)
+ *   trials.c       who measures what at the same time, and which model follows (pure)
+ *   tree.c treemodel.c  rooted trees by name; those made for what messages cost (pure)
+ *   modelfile.c    models as text (pure)
+ *   model.c        what messages cost between ranks (pure)
  *   linksfile.c    the file that says which links are made by ssh (pure)
  *   mend.c         does a graph of links hold, and which links would mend it? (pure)
  *   backbone.c     which ranks wish for links to each other, so that the job holds together (pure)
@@ -400,6 +408,62 @@ GCI int  gci_links_parse(gci_env *, const char *text, size_t bytes, gci_require 
 GCI bool gci_pattern_fits(const char *pattern, const char *text);
 GCI bool gci_pattern_part_fits(const char *pattern, size_t bytes, const char *text);    /* the pattern: so many bytes */
 
+/* ---- model.c: what messages cost (pure) --------------------------------------------------------------------------- */
+
+/* Seconds by a message's bytes: straight lines between points of ascending size, the last one goes on; one point: constant;
+ * none: 0. */
+typedef struct gci_point { size_t bytes; double seconds; } gci_point;
+typedef struct gci_curve { int32_t points; gci_point *point; } gci_curve;
+
+/* What a message between ranks of two classes costs. Heterogeneous Hockney: latency (alpha) and per_byte (beta), no curves.
+ * PLogP: latency L, and curves o_s, o_r and g. The gap of either is per_byte * (bytes + header) + g(bytes). */
+enum gci_cost { GCI_COST_SEND, GCI_COST_RECV, GCI_COST_GAP, GCI_COSTS };
+typedef struct gci_cost_model { double latency, per_byte; gci_curve curve[GCI_COSTS]; } gci_cost_model;
+
+/* What messages share: s/byte, 0: no limit. together: what goes out and what comes in share one. */
+typedef struct gci_port { double out, in; bool together; } gci_port;
+
+/* Ranks that a host or cluster treats alike are of one class; all ranks of a host are. A class belongs to one site. */
+enum gci_model_kind { GCI_HOCKNEY, GCI_PLOGP };
+enum { GCI_MODEL_PAIRS = 1 << 20 };         /* of classes, at most; as many of sites */
+struct gc_model {
+    enum gci_model_kind kind;
+    int       ranks, hosts, classes, sites;
+    int32_t  *class_of, *host_of;           /* [ranks] */
+    int32_t  *site_of;                      /* [classes] */
+    gci_cost_model *between;                /* [classes * classes] from * classes + to: on different hosts */
+    gci_cost_model *within;                 /* [classes] on one host */
+    gci_port *nic;                          /* [classes] of each of its hosts */
+    gci_port *uplink;                       /* [sites] */
+    double   *trunk;                        /* [sites * sites] the line between two, per direction: s/byte, 0: no limit */
+    size_t    header;                       /* bytes on the wire besides a message's own */
+    size_t    eager;                        /* longer messages are announced, and wait for their receive; 0: none are */
+    double    reduce, copy;                 /* s/byte of the processor */
+};
+
+/* class_of, host_of: [ranks], host_of NULL: each rank has its own; site_of: [classes], NULL: one site. Numbers from 0 on, none
+ * left out. Everything costs nothing yet. GC_ERR_ARG, GC_ERR_NOMEM. One that a user gets is made with a plain env. */
+GCI int  gci_model_make(gci_env *, enum gci_model_kind, int ranks, const int32_t class_of[], const int32_t host_of[],
+                        const int32_t site_of[], gc_model **);
+GCI void gci_model_drop(gci_env *, gc_model *);                         /* NULL is fine */
+GCI int  gci_model_point(gci_env *, gci_curve *, size_t bytes, double seconds);     /* one more; GC_ERR_ARG: not ascending */
+GCI double gci_curve_at(const gci_curve *, size_t bytes);
+GCI const gci_cost_model *gci_model_cost(const gc_model *, int from, int to);       /* ranks */
+/* Seconds until a message is there, and until its sender can begin the next one; both ranks and all that is shared are idle. */
+GCI double gci_model_p2p(const gc_model *, int from, int to, size_t bytes);
+GCI double gci_model_busy(const gc_model *, int from, int to, size_t bytes);
+GCI double gci_model_gap(const gc_model *, const gci_cost_model *, size_t bytes);
+
+/* LogGP (L, o, g, G); LogP is that with G = 0. In a model of kind GCI_PLOGP. */
+typedef struct gci_loggp { double latency, overhead, gap, per_byte; } gci_loggp;
+GCI int gci_model_from_loggp(gci_env *, const gci_loggp *, gci_cost_model *);       /* GC_ERR_ARG: g > L + 2 o; GC_ERR_NOMEM */
+GCI gci_loggp gci_model_to_loggp(const gci_cost_model *);
+
+/* ---- modelfile.c: models as text (pure) --------------------------------------------------------------------------- */
+
+GCI int gci_model_read(gci_env *, const char *text, size_t bytes, gc_model **, char error_text[GCI_TEXT]);  /* _CONFIG, _NOMEM */
+GCI int gci_model_write(gci_env *, const gc_model *, char **text, size_t *bytes);       /* GC_ERR_NOMEM; gci_free it */
+
 /* ---- sched.c: schedules, how they are written, and the pool of algorithms (pure) -------------------------------- */
 
 /* A schedule is what one rank does in one collective: steps, and which waits for which. It has no pointers and no
@@ -503,8 +567,62 @@ GCI const gci_algo *gci_algo_find(enum gci_coll, const char *name);     /* NULL:
 GCI int  gci_sched_build(gci_env *, const gci_algo *, const char *name, const gci_call *, gci_sched *);
 GCI void gci_sched_free(gci_env *, gci_sched *);
 GCI const char *gci_coll_name(enum gci_coll);                           /* "allreduce" */
+GCI int  gci_coll_find(const char *name, size_t bytes);                 /* of so many bytes; GCI_COLLS: none such */
 GCI bool gci_coll_reduces(enum gci_coll);
 GCI bool gci_call_has_result(const gci_call *);                         /* has this rank a receive buffer? */
+
+/* ---- predict.c: how long a collective takes under a model (pure) ---------------------------------------------------- */
+
+/* The schedules of all the model's ranks, begun at once. seconds: [ranks] until each is through, or NULL. GC_ERR_ARG: messages
+ * and receives do not fit each other; GC_ERR_NOMEM. */
+GCI int gci_predict(gci_env *, const gc_model *, const gci_sched sched[], double seconds[], double *longest);
+/* One call by an algorithm (and the call's segment): even, the same at all ranks but for its rank. GC_ERR_UNSUPPORTED too. */
+GCI int gci_predict_call(gci_env *, const gc_model *, const gci_call *, const char *name, double seconds[], double *longest);
+/* For those who compare many: GC_ERR_UNSUPPORTED, soon, if the schedules have more steps together (half a us each, and 150 bytes);
+ * and if it takes longer than most_seconds, *longest is some time beyond them. */
+GCI int gci_predict_within(gci_env *, const gc_model *, const gci_call *, const char *name, size_t most_steps,
+                           double most_seconds, double *longest);
+
+/* ---- trials.c: who measures what at the same time, and which model follows (pure) ---------------------------------- */
+
+/* A part of a trial: messages of equal size that flow at once. Their driver tells each sender that is not itself to begin,
+ * hears from each receiver that is not itself that all has come, and has the only clock. */
+enum { GCI_TRIAL_FLOWS = 3, GCI_TRIAL_PARTS = 3, GCI_TRIAL_POINTS = 12 };
+typedef struct gci_flow { int32_t from, to; } gci_flow;         /* ranks */
+typedef struct gci_trial {
+    int32_t round, driver, parts;       /* one after another */
+    bool    optional;                   /* there is a model without it */
+    int32_t flows[GCI_TRIAL_PARTS];
+    gci_flow flow[GCI_TRIAL_PARTS][GCI_TRIAL_FLOWS];
+} gci_trial;
+
+/* Trials of a round share neither host nor a site's link to others. Hosts are numbered site by site. */
+typedef struct gci_trials {
+    int      ranks, hosts, sites, classes, n;
+    int      rounds, needed;            /* needed: so many have all that is not optional */
+    gci_trial *trial;                   /* in the order of their rounds */
+    int32_t *host_of, *class_of;        /* [ranks] */
+    int32_t *site_of;                   /* [classes] */
+    int32_t *first_host;                /* [sites + 1] */
+    int32_t *rank, *second;             /* [hosts] the first two ranks of each; -1: there is none */
+} gci_trials;
+enum { GCI_TRIAL_SITES = 64,            /* more are not measured */
+       GCI_TRIAL_FEW = 8,               /* hosts of a site, of which all pairs are measured, and each is a class ... */
+       GCI_TRIAL_CLASSES = 64 };        /* ... if there are no more than so many in all; else each site is one */
+GCI int  gci_trials_make(gci_env *, const gci_clusters *, gci_trials *);    /* GC_ERR_NOMEM; _UNSUPPORTED: too many sites */
+GCI void gci_trials_free(gci_env *, gci_trials *);
+
+/* What a trial found: medians, by ascending bytes, from the beginning of a part until its driver knew all to have come. busy:
+ * how long the sending (part 0) or reception (part 1) of a pair kept its driver; 0: not asked for. */
+typedef struct gci_finding { uint64_t bytes; double seconds, busy; } gci_finding;
+typedef struct gci_findings {
+    int64_t  points[GCI_TRIAL_PARTS];
+    gci_finding point[GCI_TRIAL_PARTS][GCI_TRIAL_POINTS];
+    double   gap;                       /* s between empty messages one after another; PLogP */
+} gci_findings;
+/* The model that follows from the findings, one for each trial; of trials that were left out they have no points. It is made with
+ * a plain env. */
+GCI int  gci_trials_fit(gci_env *, const gci_trials *, const gci_findings[], enum gci_model_kind, gc_model **);
 
 /* ---- choose.c: which algorithm a collective takes (pure) ---------------------------------------------------------- */
 
@@ -517,18 +635,61 @@ GCI gci_algo_choice  gci_choose(const gci_call *, const gci_algo_choice *forced)
 GCI bool gci_choose_next(const gci_call *, gci_algo_choice *);
 /* The rules that apply to a communicator, a line per operation. */
 GCI void gci_choose_describe(const gci_clusters *, int ranks, const gci_algo_choice forced[GCI_COLLS], gci_text *);
+/* "kary:3@8192", as many bytes. false: no such algorithm of this operation. */
+GCI bool gci_choose_read_name(enum gci_coll, const char *text, size_t bytes, gci_algo_choice *);
 /* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine. */
 GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], char error_text[GCI_TEXT]);
 
-/* ---- tree.c: rooted trees (pure) ----------------------------------------------------------------------------------- */
+/* ---- decide.c: which algorithm a model says is the fastest (pure) --------------------------------------------------- */
 
-/* A tree of ranks by name: flat, chain, binary, binomial, kary:K, knomial:K (docs/collectives.md). GC_ERR_ARG, _NOMEM. */
+enum { GCI_DECIDE_SIZES = 23, GCI_DECIDE_MOST = 1 << 22,    /* classes of sizes: 1, 2, 4 ... this */
+       GCI_CANDIDATES = 64 };
+/* name "": what the rules of choose.c say */
+typedef struct gci_decisions { gci_algo_choice at[GCI_COLLS][GCI_DECIDE_SIZES]; } gci_decisions;
+typedef struct gci_candidate { gci_algo_choice how; double seconds; bool is_rule; } gci_candidate;
+
+/* An even, commutative and associative call of bytes in elements of one. */
+GCI gci_call gci_decide_example(enum gci_coll, int ranks, int root, size_t bytes, const gci_clusters *);
+/* All that can do such a call, the fastest first, unless the rules' own is hardly slower. GC_ERR_NOMEM. */
+GCI int  gci_decide_call(gci_env *, const gc_model *, const gci_call *, gci_candidate[GCI_CANDIDATES], int *n);
+/* The table of a model's ranks, who stand in these clusters. GC_ERR_NOMEM. */
+GCI int  gci_decide(gci_env *, const gc_model *, const gci_clusters *, gci_decisions *);
+/* What it says of a call. false: nothing, or there is none. */
+GCI bool gci_decided(const gci_decisions *, const gci_call *, gci_algo_choice *);
+/* Its text, which one rank tells the others: from which size on what is taken. GC_ERR_PROTOCOL: not such a text. */
+GCI void gci_decisions_write(const gci_decisions *, gci_text *);
+GCI int  gci_decisions_read(const char *text, size_t bytes, gci_decisions *);
+GCI void gci_decisions_describe(const gci_decisions *, gci_text *);     /* a line per operation */
+
+/* ---- tree.c: rooted trees (pure) ----------------------------------------------------------------------------------- */
+/* ---- treemodel.c: trees made for what messages cost (pure) --------------------------------------------------------- */
+
+typedef struct gci_tree_costs {
+    const gc_model *model;      /* NULL: a byte costs a second, and so does a message */
+    const size_t   *bytes;      /* for each rank; NULL: none */
+    const int32_t  *rank;       /* which these are of those of model and bytes; NULL: all */
+} gci_tree_costs;
+
+/* Which rank each place takes of those left: 1: the nearest to its parent, -1: the farthest, 0: the next. */
+typedef struct gci_tree_deal { int prefer; bool breadth, largest; } gci_tree_deal;     /* largest: subtrees, first */
+enum gci_tree_edge { GCI_EDGE_PLAIN, GCI_EDGE_READY, GCI_EDGE_AHEAD };
+
+GCI int gci_tree_deal_out(gci_env *, const gci_tree_costs *, gci_tree_deal, gc_tree *);    /* of a shape; the root stays */
+/* Of a root alone. GC_ERR_NOMEM. */
+GCI int gci_tree_prim(gci_env *, const gci_tree_costs *, enum gci_tree_edge, gc_tree *);
+GCI int gci_tree_traeff(gci_env *, const gci_tree_costs *, gc_tree *);
+
+/* ---- tree.c: rooted trees by name (pure) --------------------------------------------------------------------------- */
+
+/* A tree of ranks by its name, see gc_tree_build; of those that are needed no model for. GC_ERR_ARG, _NOMEM. */
+GCI int  gci_tree_make_for(gci_env *, const char *shape, const gci_tree_costs *, int size, int root, gc_tree *);
 GCI int  gci_tree_make(gci_env *, const char *shape, int size, int root, gc_tree *);
-GCI bool gci_tree_is_shape(const char *);
+GCI bool gci_tree_is_shape(const char *);                               /* of which every subtree is a run of ranks? */
 /* One over clusters: the root reaches a rank of each other cluster itself; within a cluster (and its racks and hosts, level by
  * level) the shape. */
-GCI int  gci_tree_over_clusters(gci_env *, const char *shape, const gci_clusters *, int root, gc_tree *);
-GCI void gci_tree_drop(gci_env *, gc_tree *);                           /* what the two have made */
+GCI int  gci_tree_over_clusters(gci_env *, const char *shape, const gci_tree_costs *, const gci_clusters *, int root,
+                                gc_tree *);
+GCI void gci_tree_drop(gci_env *, gc_tree *);                           /* what these have made */
 /* Is it one tree over 0 .. size - 1? */
 GCI bool gci_tree_is_sound(const gc_tree *);
 /* Is every subtree a run of consecutive ranks? (No memory: false.) */
@@ -557,6 +718,7 @@ typedef struct gci_wide {
     int32_t            *cut[GCI_WIDE_SHAPES];       /* [ranks] of the own cluster, see local.c */
     gci_wide_tree      *trees;
     bool                ranks_are_places, near_together;    /* the latter: a host's ranks stand side by side */
+    bool                divided;            /* each cluster has a share of the vector: two latencies, fewer bytes */
     int                 mine, place;        /* this rank's */
     int                 root_place;         /* -1: there is no root */
     int32_t             may_write;          /* the step after which the receive buffer may be written */
@@ -669,6 +831,7 @@ typedef struct gci_card { int host; uint16_t port; uint8_t big_endian; const cha
 typedef struct gci_table {
     uint64_t  job;              /* drawn by rank 0 */
     int       ranks, hosts;
+    bool      modelled;         /* rank 0 has a model that all are to use */
     gci_card *card;             /* [ranks] */
     gci_host *host;
     char     *clusters;         /* storage of the cluster texts */
@@ -1109,6 +1272,7 @@ struct gci_control {
 
     enum gci_phase phase;
     int64_t    now, start_deadline, peer_timeout, end_at, look_at;     /* look_at: whether neighbours are silent */
+    bool       modelled;        /* rank 0: by GRIDCOMM_MODEL */
     double     start_seconds, density;
     int        poller, waker, listener;
     int        unix_listener;   /* for processes of this host; -1: none could be had */
@@ -1280,6 +1444,7 @@ enum { GCI_FLAG_SYNC = 1,       /* envelope: the sender waits for the match */
        GCI_FLAG_BYE = 16,       /* state: the last packet on this link */
        GCI_FLAG_STREAMS = 32,   /* envelope: its chunks follow without a grant, an ASK was one already */
        GCI_FLAG_OVER = 64,      /* ASK: the answer to one: of that collective nothing comes from here in envelopes from seq on */
+       GCI_FLAG_BACK = 64,      /* envelope, with AGAIN: its sender would have it back. FIN: it has */
        GCI_FLAG_LESS = 32,      /* state: the window is smaller than was said, for the tag-th time; to be answered by ... */
        GCI_FLAG_KNOWN = 64 };   /* state: ... that this is known of the context-th time: no envelope goes beyond it any more */
 typedef struct gci_packet {
@@ -1661,7 +1826,7 @@ GCI int  gci_overlay_fd(gci_overlay *);
 typedef struct gci_world gci_world;
 typedef struct gci_p2p gci_p2p;
 /* Contexts: a communicator owns four, one per kind of traffic, told apart by the low bits. */
-enum gci_context_kind { GCI_CONTEXT_P2P, GCI_CONTEXT_COLL, GCI_CONTEXT_CREATE, GCI_CONTEXT_SPARE, GCI_CONTEXT_KINDS };
+enum gci_context_kind { GCI_CONTEXT_P2P, GCI_CONTEXT_COLL, GCI_CONTEXT_CREATE, GCI_CONTEXT_MEASURE, GCI_CONTEXT_KINDS };
 
 struct gci_coll_state;          /* coll.c: schedule cache and running collectives of one communicator */
 
@@ -1724,6 +1889,7 @@ struct gc_request {
     bool      early;            /* a receive whose early grant is still to be told; a send that no early grant starts any more */
     bool      streams;          /* a send granted early: its chunks stay behind its envelope */
     bool      scattered;        /* a send: some of its chunks went where its envelope did not */
+    bool      withdrawn;        /* an open send that the user would have back, and nobody has answered */
     gc_comm  *comm;
     gc_status status;           /* valid when done */
     void    (*done_fn)(gc_request *);       /* inside the monitor; may post further messages */
@@ -1843,10 +2009,14 @@ typedef struct gci_pair {
     uint32_t    less_heard;             /* how often it was */
     bool        reask;                  /* open sends ask again for their answer, from reask_seq on */
     uint32_t    reask_seq;
+    gc_request *withdrawing;            /* the open send that is asked back, one at a time; NULL: none */
+    bool        owe_withdrawal;         /* it, or perhaps another one, is to be asked back */
     /* receiving */
     uint32_t    expect;                 /* number of the next envelope */
     gc_message *incoming;               /* begun but not complete */
     gc_message *messages;               /* open ones */
+    bool        gave_back;              /* the envelope gave_back_seq, as the last one: so its FIN says, however often */
+    uint32_t    gave_back_seq;
     int         owing;                  /* how many of them owe */
     uint32_t    held, lent;             /* envelopes: not yet consumed; lent beyond the rule */
     size_t      held_bytes, room;       /* payload: not yet consumed; what the peer may fill */
@@ -1926,6 +2096,7 @@ GCI void gci_message_settle(gci_p2p *, gc_message *);                   /* match
 GCI void gci_message_drop(gci_p2p *, gc_message *);                     /* an unexpected one that nobody will take */
 GCI void gci_payload_consumed(gci_p2p *, gc_message *);                 /* its room is free again */
 GCI gc_request *gci_open_send(const gci_pair *, uint32_t seq);
+GCI void gci_send_ask_back(gci_p2p *, gci_pair *, gc_request *);        /* an open one: its receiver decides */
 GCI void gci_owe(gci_p2p *, gc_message *, uint8_t what);
 GCI void gci_push(gci_p2p *, gci_pair *);                               /* there is something for the peer */
 GCI void gci_recall(gci_p2p *, gci_pair *, size_t keep);                /* of its window, what is more comes back */
@@ -1953,7 +2124,8 @@ typedef struct gci_post {
 GCI int  gci_send_post(gc_comm *, const void *buf, size_t bytes, int dest, const gci_post *, gc_request **);
 GCI int  gci_recv_post(gc_comm *, void *buf, size_t bytes, int source, const gci_post *, gc_request **);
 GCI void gci_request_drop(gc_request *);        /* an unowned message ends without a word: done_fn is not called */
-GCI bool gci_recv_withdraw(gc_request *);       /* a receive that nothing has matched ends with GC_ERR_CANCELLED */
+GCI bool gci_recv_withdraw(gc_request *);       /* a receive that nothing has matched ends with GC_ERR_CANCELLED, ... */
+GCI void gci_send_withdraw(gc_request *);       /* ... and so does a send, now or when its receiver has given it back */
 GCI gc_message *gci_unexpected_find(gc_comm *, int source, int tag, gc_status *);   /* the first that a receive would take */
 GCI void gci_unexpected_take(gc_message *);     /* out of the queue: only gci_message_recv gets it now */
 GCI void gci_probing(gci_world *, int more);     /* so many more calls wait for any message */
@@ -1996,6 +2168,7 @@ typedef struct gci_coll_args {
  * that it was (life.c), and that ends the barrier for them, too. */
 GCI int  gci_coll_last_barrier(gc_comm *);
 GCI int  gci_coll_describe(gc_comm *, gci_text *);      /* which algorithm it takes for what; GC_ERR_NOMEM */
+GCI const gci_clusters *gci_coll_clusters(gc_comm *);   /* of its ranks, for as long as it lives; NULL: out of memory */
 /* GC_OK and a request, or what gci_fail has noted. Outside the monitor. */
 GCI int  gci_coll_start(gc_comm *, const gci_coll_args *, gc_request **);
 GCI void gci_coll_apply(const gci_coll_args *, const void *in, void *inout, size_t bytes);    /* inout = in (op) inout */
@@ -2016,6 +2189,17 @@ typedef struct gci_seen {
     int32_t                 n;
     const void             *to, *from;      /* STEP: what it really reads and writes; of a message both are its buffer */
 } gci_seen;
+
+/* A table for its calls from now on, and the model it comes from; both become its own. NULL: none. Outside the monitor. */
+GCI void gci_coll_decide_by(gc_comm *, gci_decisions *, gc_model *);
+GCI const gc_model *gci_coll_model(const gc_comm *);
+/* As GRIDCOMM_ALGO, from now on: for gcbench. */
+GCI void gci_coll_force(gc_comm *, const gci_algo_choice forced[GCI_COLLS]);
+GCI gci_algo_choice gci_coll_would_take(const gc_comm *, const gci_call *);     /* if it can */
+
+/* ---- modeluse.c: a communicator chooses by a model ------------------------------------------------------------------- */
+
+GCI int  gci_model_adopt(gc_comm *, const gc_model *);           /* gc_model_use */
 
 /* ---- gridcomm.c: the life of a world ------------------------------------------------------------------------------------ */
 

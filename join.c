@@ -180,6 +180,7 @@ static bool join_make_wire(gci_control *c)
 
     if (gci_table_gather(c->env, c->job, c->place.ranks, c->card, c->card_bytes, c->seen, &c->table) < 0)
         return false;
+    c->table.modelled = c->modelled;
     c->wire_links = gci_mesh_links_text(c, NULL);
     if ((c->wire = gci_alloc(c->env, gci_table_encode(&c->table, NULL) + c->wire_links)) == NULL)
         return false;

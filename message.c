@@ -126,11 +126,14 @@ int gc_sendrecv(gc_comm *comm, const void *send, size_t send_bytes, int dest, in
 
 int gc_cancel(gc_request *request)
 {
-    if (!request || request->kind != GCI_REQUEST_RECV)
+    if (!request || (request->kind != GCI_REQUEST_RECV && request->kind != GCI_REQUEST_SEND))
         return GC_ERR_ARG;
     gci_world *w = request->comm->world;
     gci_enter(w);
-    gci_recv_withdraw(request);
+    if (request->kind == GCI_REQUEST_RECV)
+        gci_recv_withdraw(request);
+    else
+        gci_send_withdraw(request);
     gci_leave(w);
     return GC_OK;
 }

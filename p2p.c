@@ -28,6 +28,9 @@
  *    Those that follow it unasked (streams) stay behind it, for the whole send. Over strands they go when it has come.
  *  - Chunks may come in any order, and twice: the receiver notes what is in place (got, and spans ahead of it). What was lost
  *    with a strand or a way is asked for, and granted hole by hole from the front; what little lies between two comes again.
+ *  - A send that is given up before its envelope is made ends at once. One that was announced is its receiver's to give back,
+ *    if nobody has asked for it there. Its envelope, once more, asks for it (BACK), one send at a time: whatever is lost, the
+ *    receiver has to know no more than the last one that it gave back.
  *  - A send completes when its buffer is free: copied, or written whole (a link within a host), or on FIN.
  *
  * Why nobody waits for ever: a packet can always be taken in; credit comes back when messages are consumed or lent for;
@@ -698,7 +701,26 @@ GCI void gci_send_close(gci_pair *p, gc_request *r)
     if (r->stage != GCI_STAGE_FINISHED || r->in_flight > 0)
         return;
     gci_queue_remove(r, &p->open_end);
-    gci_request_done(r, GC_OK);
+    gci_request_done(r, r->status.error);
+}
+
+GCI void gci_send_ask_back(gci_p2p *p2p, gci_pair *p, gc_request *r)
+{
+    r->withdrawn = true;
+    if (p->withdrawing)
+        return;
+    p->owe_withdrawal = true;
+    gci_push(p2p, p);
+}
+
+/* Its receiver has matched this send, or has given it back: the next one may be asked back. */
+static void withdrawal_answered(gci_pair *p, gc_request *r)
+{
+    r->withdrawn = false;
+    if (p->withdrawing != r)
+        return;
+    p->withdrawing = NULL;
+    p->owe_withdrawal = true;
 }
 
 static int granted(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
@@ -718,6 +740,7 @@ static int granted(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
     r->stage = GCI_STAGE_GRANTED;
     r->moved = (size_t)packet->total;
     r->limit = (size_t)limit;
+    withdrawal_answered(p, r);
     gci_push(p2p, p);
     return GC_OK;
 }
@@ -729,9 +752,13 @@ static int finished(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         return GC_OK;
     if ((int32_t)(p->acked - r->seq) <= 0)
         return GC_ERR_PROTOCOL;
+    if (packet->flags & GCI_FLAG_BACK && p->withdrawing != r)
+        return GC_ERR_PROTOCOL;         /* nobody has asked for it */
+    r->status.error = packet->flags & GCI_FLAG_BACK ? GC_ERR_CANCELLED : GC_OK;
     r->stage = GCI_STAGE_FINISHED;
+    withdrawal_answered(p, r);
     gci_send_close(p, r);
-    if (p->farewell)
+    if (p->farewell || p->owe_withdrawal)
         gci_push(p2p, p);               /* it may have waited for this */
     return GC_OK;
 }
@@ -744,12 +771,23 @@ static gc_message *open_message(const gci_pair *p, uint32_t seq)
     return NULL;
 }
 
-/* An envelope that has come before. If its sender still waits for an answer, the answer was lost with a link. */
+/* Nobody has asked for this message yet, and nobody will get it. The sender asks for the next one when it has heard of this, so
+ * the last one is all that must be known if that is lost. */
+static void give_back(gci_p2p *p2p, gci_pair *p, gc_message *m)
+{
+    p->gave_back = true;
+    p->gave_back_seq = m->packet.seq;
+    gci_message_drop(p2p, m);
+}
+
+/* An envelope that has come before. If its sender still waits for an answer, the answer was lost with a link; or it would have
+ * it back. */
 static int repeated(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 {
     if (!wants_answer(packet) && !(packet->flags & GCI_FLAG_AGAIN))
         return GC_OK;
     gc_message *m = open_message(p, packet->seq);
+    bool back = packet->flags & GCI_FLAG_BACK;
     if (!m) {
         if (p->owing > OWING_MAX)
             return GC_ERR_PROTOCOL;     /* nobody has so many sends open */
@@ -760,8 +798,11 @@ static int repeated(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         m->packet = *packet;
         m->come = true;
         gci_owe(p2p, m, GCI_OWE_FIN);
-    } else if (m->recv && m->come && m->got < message_need(m)) {
-        gci_owe(p2p, m, GCI_OWE_GRANT);
+    } else if (back && m->queued) {
+        give_back(p2p, p, m);
+        return GC_OK;
+    } else if ((back && m->taken) || (m->recv && m->come && m->got < message_need(m))) {
+        gci_owe(p2p, m, GCI_OWE_GRANT); /* of one that is taken: of nothing */
     }
     gci_push(p2p, p);
     return GC_OK;
@@ -809,7 +850,7 @@ static int envelope_new(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 static int envelope_begin(gci_p2p *p2p, gci_pair *p, const gci_packet *packet, void **sink, size_t *sink_bytes, void **token)
 {
     int32_t ahead = (int32_t)(packet->seq - p->expect);
-    if (ahead > 0)
+    if (ahead > 0 || (ahead == 0 && packet->flags & GCI_FLAG_BACK))
         return GC_ERR_PROTOCOL;
     if (ahead < 0)
         return repeated(p2p, p, packet);
@@ -838,6 +879,7 @@ static int envelope_begin(gci_p2p *p2p, gci_pair *p, const gci_packet *packet, v
 static void envelope_end(gci_p2p *p2p, gci_pair *p, gc_message *m)
 {
     p->incoming = NULL;
+    p->gave_back &= p->expect != p->gave_back_seq;      /* 2^32 envelopes ago */
     p->expect++;
     p->held++;
     p->held_bytes += m->packet.length;
@@ -949,6 +991,7 @@ static bool resumed(gci_p2p *p2p, gci_pair *p)
     p->again = p->sent ? &p->sent : NULL;
     p->reask = p->open != NULL;
     p->reask_seq = p->open ? p->open->seq : 0;
+    p->owe_withdrawal = true;
     gci_push(p2p, p);
     return true;
 }
@@ -1000,6 +1043,8 @@ static bool all_is_over(const gci_p2p *p2p, uint32_t context)
 static void asked(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
 {
     gc_comm *comm = comm_of_context(p2p->world, packet->context);
+    if (packet->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_MEASURE && packet->total > 0)
+        granted_early(p2p, p, packet);
     if (packet->context % GCI_CONTEXT_KINDS != GCI_CONTEXT_COLL)
         return;
     if (packet->flags & GCI_FLAG_OVER) {
@@ -1258,6 +1303,13 @@ static bool next_again(gci_p2p *p2p, gci_pair *p, size_t most, gci_packet *packe
     return true;
 }
 
+/* The envelope of an open send once more, without payload. */
+static gci_packet envelope_again(const gc_request *r, unsigned flags)
+{
+    return (gci_packet){ .type = GCI_ENVELOPE, .flags = (uint8_t)(GCI_FLAG_AGAIN | flags | (r->sync ? GCI_FLAG_SYNC : 0)),
+                         .seq = r->seq, .context = r->context, .tag = r->tag, .total = r->bytes };
+}
+
 /* Open sends whose envelope has come (or goes again): their grant or FIN may be lost. */
 static bool next_reask(gci_pair *p, gci_packet *packet)
 {
@@ -1271,11 +1323,24 @@ static bool next_reask(gci_pair *p, gci_packet *packet)
         p->reask_seq = r->seq + 1;
         if (r->stage != GCI_STAGE_SENT)
             continue;
-        *packet = (gci_packet){ .type = GCI_ENVELOPE, .flags = (uint8_t)(GCI_FLAG_AGAIN | (r->sync ? GCI_FLAG_SYNC : 0)),
-                                .seq = r->seq, .context = r->context, .tag = r->tag, .total = r->bytes };
+        *packet = envelope_again(r, 0);
         return true;
     }
     return false;
+}
+
+static bool next_withdrawal(gci_pair *p, gci_packet *packet)
+{
+    if (!p->owe_withdrawal)
+        return false;
+    p->owe_withdrawal = false;
+    for (gc_request *r = p->open; r && !p->withdrawing; r = r->next)
+        if (r->withdrawn)
+            p->withdrawing = r;
+    if (!p->withdrawing)
+        return false;
+    *packet = envelope_again(p->withdrawing, GCI_FLAG_BACK);
+    return true;
 }
 
 static bool next_owed(gci_p2p *p2p, gci_pair *p, gci_packet *packet)
@@ -1289,6 +1354,7 @@ static bool next_owed(gci_p2p *p2p, gci_pair *p, gci_packet *packet)
     p->owing--;
     if (m->owe & GCI_OWE_FIN) {
         packet->type = GCI_FIN;
+        packet->flags = p->gave_back && m->packet.seq == p->gave_back_seq ? GCI_FLAG_BACK : 0;
         m->owe = 0;
         gci_message_free(p2p, m);
     } else {
@@ -1399,7 +1465,7 @@ static bool next_ordered(gci_p2p *p2p, gci_pair *p, size_t most, gci_packet *pac
         return false;
     if (next_owed(p2p, p, packet) || next_early(p2p, p, packet) || next_again(p2p, p, most, packet, payload, token))
         return true;
-    if (!p->again && (next_reask(p, packet) || next_envelope(p2p, p, most, packet, payload, token)))
+    if (!p->again && (next_reask(p, packet) || next_withdrawal(p, packet) || next_envelope(p2p, p, most, packet, payload, token)))
         return true;
     return next_state(p, packet);
 }

@@ -112,7 +112,7 @@ static void on_way_down(void *user, int peer, bool broke_rules)
         return;
     p->up = p->heard = false;
     p->again = NULL;
-    p->owe_ask = p->owe_over = p->owe_recall = p->owe_known = p->reask = false;
+    p->owe_ask = p->owe_over = p->owe_recall = p->owe_known = p->reask = p->owe_withdrawal = false;
     sends_interrupted(p);
     for (gci_sent *s = p->sent; s; s = s->next) {
         s->written = false;
@@ -192,6 +192,8 @@ static void pair_end(gci_p2p *p2p, gci_pair *p, int fault, int code, const char 
 {
     p2p->starving -= p->peer_starved;
     p->peer_starved = false;
+    p->withdrawing = NULL;
+    p->owe_withdrawal = false;
     fail_sends(&p->queue, &p->queue_end, fault, code, why);
     fail_sends(&p->open, &p->open_end, fault, code, why);
     fail_sent(p2p, p, fault, code, why);

@@ -102,8 +102,8 @@ GCI int gci_send_post(gc_comm *comm, const void *buf, size_t bytes, int dest, co
     return GC_OK;
 }
 
-/* The receive of a collective knows its source and its size: it lets the chunks come before the envelope is here, so that a
- * long message costs no round trip. */
+/* The receive of a collective, or of one that is measured, knows its source and its size: it lets the chunks come before the
+ * envelope is here, so that a long message costs no round trip. */
 static void grant_early(gci_p2p *p2p, gc_request *r)
 {
     gci_pair *p = gci_pair_of(p2p, r->peer);
@@ -142,7 +142,8 @@ GCI int gci_recv_post(gc_comm *comm, void *buf, size_t bytes, int source, const 
     gci_match_post(match, r);
     if (post->kind == GCI_CONTEXT_COLL && p2p->asking == 1)
         gci_overlay_wake(w->overlay);   /* who sleeps there knows of no time to ask */
-    if (post->kind == GCI_CONTEXT_COLL && bytes > GCI_ROUTED_MAX && peer >= 0 && peer != w->rank)
+    bool known = post->kind == GCI_CONTEXT_COLL || post->kind == GCI_CONTEXT_MEASURE;
+    if (known && bytes > GCI_ROUTED_MAX && peer >= 0 && peer != w->rank)
         grant_early(p2p, r);
     gci_lend_all(p2p);
     return GC_OK;
@@ -156,6 +157,35 @@ GCI bool gci_recv_withdraw(gc_request *r)
     gci_match_withdraw(gci_match_of(p2p, r->context), r);
     gci_request_done(r, GC_ERR_CANCELLED);
     return true;
+}
+
+/* A message to oneself that no receive has; NULL: it has been taken (gc_mprobe). */
+static gc_message *own_unexpected(gci_p2p *p2p, const gc_request *send)
+{
+    gc_message *m = gci_match_of(p2p, send->context)->unexpected;
+    while (m && m->local != send)
+        m = m->next;
+    return m;
+}
+
+GCI void gci_send_withdraw(gc_request *r)
+{
+    gci_p2p *p2p = r->comm->world->p2p;
+    gci_pair *p = p2p->pair[r->peer];
+    bool own = r->peer == p2p->world->rank;
+    gc_message *m = own && !r->done ? own_unexpected(p2p, r) : NULL;
+    if (r->done || (own && !m))
+        return;
+    if (own) {
+        gci_message_free(p2p, m);
+    } else if (r->stage == GCI_STAGE_QUEUED) {
+        gci_queue_remove(r, &p->queue_end);
+    } else {
+        if (r->stage == GCI_STAGE_SENT && !r->withdrawn && gci_open_send(p, r->seq) == r)
+            gci_send_ask_back(p2p, p, r);
+        return;                         /* else it is on its way, whole or granted */
+    }
+    gci_request_done(r, GC_ERR_CANCELLED);
 }
 
 static void recv_drop(gci_p2p *p2p, gc_request *r)
@@ -178,11 +208,9 @@ static void send_drop(gci_p2p *p2p, gc_request *r)
 {
     gci_pair *p = p2p->pair[r->peer];
     if (r->peer == p2p->world->rank) {
-        for (gc_message *m = gci_match_of(p2p, r->context)->unexpected; m; m = m->next)
-            if (m->local == r) {
-                gci_message_free(p2p, m);
-                break;
-            }
+        gc_message *m = own_unexpected(p2p, r);
+        if (m)
+            gci_message_free(p2p, m);
         return;
     }
     if (r->stage == GCI_STAGE_QUEUED) {

@@ -19,7 +19,7 @@ GCI gc_request *gci_request_new(gc_comm *comm, enum gci_request_kind kind)
         return NULL;
     r->kind = kind;                     /* field by field: compilers clear a whole record of this size slowly */
     r->stage = 0;
-    r->done = r->owned = r->any_tag = r->sync = r->early = r->streams = r->scattered = false;
+    r->done = r->owned = r->any_tag = r->sync = r->early = r->streams = r->scattered = r->withdrawn = false;
     r->comm = comm;
     r->status = (gc_status){ .source = -1, .tag = -1, .error = GC_OK, .fault_rank = -1, .bytes = 0 };
     r->done_fn = NULL;

@@ -206,6 +206,7 @@ static const gci_algo sched_pool[] = {
     { "direct",    ON(ALLGATHER) | ON(ALLTOALL) | ON(REDUCE_SCATTER) | ON(SCAN) | ON(EXSCAN), gci_direct_algo },
     { "circulant", ON(BCAST) | ON(ALLGATHER) | ON(REDUCE) | ON(ALLREDUCE) | ON(REDUCE_SCATTER), gci_circulant_algo },
     { "wide",      ALL_COLLS, gci_wide_algo },
+    { "wide-divided", ON(BCAST) | ON(ALLREDUCE), gci_wide_algo },
 };
 
 GCI const gci_algo *gci_algo_at(int i)
@@ -227,6 +228,17 @@ GCI const char *gci_coll_name(enum gci_coll coll)
     static const char *const name[GCI_COLLS] = { "barrier", "bcast", "scatter", "gather", "allgather", "alltoall", "reduce",
                                                  "allreduce", "reduce_scatter", "scan", "exscan" };
     return (unsigned)coll < GCI_COLLS ? name[coll] : "no collective";
+}
+
+GCI int gci_coll_find(const char *name, size_t bytes)
+{
+    int coll = 0;
+    for (; coll < GCI_COLLS; coll++) {
+        const char *known = gci_coll_name((enum gci_coll)coll);
+        if (strlen(known) == bytes && memcmp(known, name, bytes) == 0)
+            break;
+    }
+    return coll;
 }
 
 GCI bool gci_coll_reduces(enum gci_coll coll)

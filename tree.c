@@ -13,7 +13,8 @@
  *   chain = kary:1, flat = kary:infinite. Both have their place in the field; the others lie between the two.
  *
  * Children are drawn, and sent to, the largest subtree first, which is also from the highest rank down; what is collected
- * comes the other way round. In a tree with another root position i is rank (i + root) % size.
+ * comes the other way round. In a tree with another root position i is rank (i + root) % size, unless the name says how ranks
+ * are dealt out to positions, or is not of a shape at all (treemodel.c).
  */
 #include "gridcomm_int.h"
 
@@ -21,29 +22,56 @@
 
 enum { TREE_RADIX = 8 };        /* of kary and knomial without a number: two levels for 64 ranks */
 
-typedef struct tree_shape { bool nomial; int32_t radix; } tree_shape;
+enum tree_kind { TREE_RUNS, TREE_TRAEFF, TREE_PRIM, TREE_PRIM_READY, TREE_PRIM_AHEAD };     /* the latter as gci_tree_edge */
+typedef struct tree_shape { enum tree_kind kind; bool nomial; int32_t radix; gci_tree_deal deal; } tree_shape;
+
+/* How ranks are dealt out: of each two words one at most, in this order. */
+static bool tree_read_deal(const char *text, gci_tree_deal *deal)
+{
+    static const char *const words[][2] = { { "-dfs", "-bfs" }, { "-nearest", "-farthest" }, { "-smallest", "-largest" } };
+    bool said[GCI_COUNT(words)][2] = { { false } };
+    for (size_t i = 0; i < GCI_COUNT(words); i++)
+        for (size_t k = 0; k < 2 && !said[i][0]; k++) {
+            said[i][k] = strncmp(text, words[i][k], strlen(words[i][k])) == 0;
+            text += said[i][k] ? strlen(words[i][k]) : 0;
+        }
+    *deal = (gci_tree_deal){ said[1][0] - said[1][1], said[0][1], said[2][1] };
+    return !*text;
+}
 
 static bool tree_read_shape(const char *text, tree_shape *shape)
 {
-    static const struct { const char *name; bool numbered; tree_shape shape; } known[] = {
-        { "flat", false, { false, INT32_MAX } }, { "chain", false, { false, 1 } }, { "binary", false, { false, 2 } },
-        { "binomial", false, { true, 2 } }, { "kary", true, { false, TREE_RADIX } }, { "knomial", true, { true, TREE_RADIX } },
+    static const struct { const char *name; bool numbered; enum tree_kind kind; bool nomial; int32_t radix; } known[] = {
+        { "flat", false, TREE_RUNS, false, INT32_MAX }, { "chain", false, TREE_RUNS, false, 1 },
+        { "binary", false, TREE_RUNS, false, 2 },       { "binomial", false, TREE_RUNS, true, 2 },
+        { "kary", true, TREE_RUNS, false, TREE_RADIX }, { "knomial", true, TREE_RUNS, true, TREE_RADIX },
+        { "prim", false, TREE_PRIM, false, 0 },         { "prim-ready", false, TREE_PRIM_READY, false, 0 },
+        { "prim-ahead", false, TREE_PRIM_AHEAD, false, 0 }, { "traeff", false, TREE_TRAEFF, false, 0 },
     };
-    size_t bytes = strcspn(text, ":");
     for (size_t i = 0; i < GCI_COUNT(known); i++) {
+        size_t bytes = known[i].kind == TREE_RUNS ? strcspn(text, ":-") : strlen(text);
         if (strlen(known[i].name) != bytes || memcmp(known[i].name, text, bytes) != 0)
             continue;
-        *shape = known[i].shape;
-        if (text[bytes] == '\0')
-            return true;
-        const char *number = text + bytes + 1;
-        size_t digits = strspn(number, "0123456789");
-        if (!known[i].numbered || digits == 0 || digits > 9 || number[digits])
-            return false;
-        shape->radix = (int32_t)strtol(number, NULL, 10);
-        return shape->radix > (shape->nomial ? 1 : 0);
+        *shape = (tree_shape){ known[i].kind, known[i].nomial, known[i].radix, { 0 } };
+        text += bytes;
+        if (*text == ':') {
+            size_t digits = strspn(text + 1, "0123456789");
+            if (!known[i].numbered || digits == 0 || digits > 9)
+                return false;
+            shape->radix = (int32_t)strtol(text + 1, NULL, 10);
+            text += 1 + digits;
+            if (shape->radix < (shape->nomial ? 2 : 1))
+                return false;
+        }
+        return shape->kind == TREE_RUNS ? tree_read_deal(text, &shape->deal) : !*text;
     }
     return false;
+}
+
+/* Are its subtrees runs of positions and positions ranks? */
+static bool tree_is_plain(const tree_shape *shape)
+{
+    return shape->kind == TREE_RUNS && shape->deal.prefer == 0 && !shape->deal.breadth && !shape->deal.largest;
 }
 
 static int tree_alloc(gci_env *env, int size, gc_tree *t)
@@ -68,7 +96,7 @@ GCI void gci_tree_drop(gci_env *env, gc_tree *t)
 GCI bool gci_tree_is_shape(const char *text)
 {
     tree_shape shape;
-    return tree_read_shape(text, &shape);
+    return tree_read_shape(text, &shape) && tree_is_plain(&shape);
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
@@ -102,20 +130,42 @@ static void tree_fill(gc_tree *t, tree_shape shape, int32_t *span)
     }
 }
 
-GCI int gci_tree_make(gci_env *env, const char *shape_text, int size, int root, gc_tree *t)
+static int tree_runs(gci_env *env, const tree_shape *shape, const gci_tree_costs *costs, gc_tree *t)
+{
+    int32_t *span = gci_alloc(env, (size_t)t->size * sizeof *span);
+    if (!span)
+        return GC_ERR_NOMEM;
+    tree_fill(t, *shape, span);
+    gci_free(env, span);
+    return tree_is_plain(shape) ? GC_OK : gci_tree_deal_out(env, costs, shape->deal, t);
+}
+
+GCI int gci_tree_make_for(gci_env *env, const char *text, const gci_tree_costs *costs, int size, int root, gc_tree *t)
 {
     tree_shape shape;
     *t = (gc_tree){ 0 };
-    if (!tree_read_shape(shape_text, &shape) || size < 1 || root < 0 || root >= size)
+    if (!tree_read_shape(text, &shape) || size < 1 || root < 0 || root >= size)
         return GC_ERR_ARG;
-    int32_t *span = gci_alloc(env, (size_t)size * sizeof *span);
-    int err = span ? tree_alloc(env, size, t) : GC_ERR_NOMEM;
-    if (err == GC_OK) {
-        t->root = root;
-        tree_fill(t, shape, span);
-    }
-    gci_free(env, span);
+    if (!costs->model && (shape.kind >= TREE_PRIM || shape.deal.prefer != 0))
+        return GC_ERR_ARG;
+    int err = tree_alloc(env, size, t);
+    if (err < 0)
+        return err;
+    t->root = root;
+    if (shape.kind == TREE_RUNS)
+        err = tree_runs(env, &shape, costs, t);
+    else if (shape.kind == TREE_TRAEFF)
+        err = gci_tree_traeff(env, costs, t);
+    else
+        err = gci_tree_prim(env, costs, (enum gci_tree_edge)(shape.kind - TREE_PRIM), t);
+    if (err < 0)
+        gci_tree_drop(env, t);
     return err;
+}
+
+GCI int gci_tree_make(gci_env *env, const char *shape, int size, int root, gc_tree *t)
+{
+    return gci_tree_make_for(env, shape, &(gci_tree_costs){ 0 }, size, root, t);
 }
 
 /* ---- over clusters ----------------------------------------------------------------------------------------------- */
@@ -124,6 +174,7 @@ GCI int gci_tree_make(gci_env *env, const char *shape_text, int size, int root, 
  * the root, if it is inside, else its lowest rank. Part r < nodes is the rank r, nodes + c the cluster c. */
 typedef struct tree_parts {
     const gci_clusters *s;
+    const gci_tree_costs *costs;
     gc_tree *t;
     int32_t *lowest;            /* [topo clusters] rank in it; -1: not yet seen */
     int32_t *tail;              /* [topo clusters] its parts, by their lowest rank, as a ring: the last one */
@@ -161,7 +212,8 @@ static void tree_find_parts(tree_parts *p)
 static int tree_join(gci_env *env, tree_parts *p, const char *shape, int n, int at)
 {
     gc_tree joined;
-    int err = n > 1 ? gci_tree_make(env, shape, n, at, &joined) : GC_OK;
+    const gci_tree_costs costs = { p->costs->model, p->costs->bytes, p->rank };
+    int err = n > 1 ? gci_tree_make_for(env, shape, &costs, n, at, &joined) : GC_OK;
     if (n < 2 || err < 0)
         return err;
     for (int v = 0; v < n; v++)
@@ -197,7 +249,8 @@ static int tree_join_parts(gci_env *env, tree_parts *p, const char *shape, int32
     return tree_join(env, p, shape, n, at);
 }
 
-GCI int gci_tree_over_clusters(gci_env *env, const char *shape, const gci_clusters *s, int root, gc_tree *t)
+GCI int gci_tree_over_clusters(gci_env *env, const char *shape, const gci_tree_costs *costs, const gci_clusters *s, int root,
+                               gc_tree *t)
 {
     const gci_topo *topo = s->topo;
     size_t nodes = (size_t)topo->nodes, clusters = (size_t)topo->clusters;
@@ -208,7 +261,7 @@ GCI int gci_tree_over_clusters(gci_env *env, const char *shape, const gci_cluste
     int32_t *block = gci_alloc(env, 3 * (nodes + clusters) * sizeof *block);
     int err = block ? tree_alloc(env, topo->nodes, t) : GC_ERR_NOMEM;
     if (err == GC_OK) {
-        tree_parts p = { s, t, block, block + clusters, block + 2 * clusters, block + 3 * clusters + nodes,
+        tree_parts p = { s, costs, t, block, block + clusters, block + 2 * clusters, block + 3 * clusters + nodes,
                          block + 3 * clusters + 2 * nodes };
         t->root = root;
         tree_find_parts(&p);
@@ -294,16 +347,13 @@ GCI bool gci_tree_is_ordered(gci_env *env, const gc_tree *t)
 int gc_tree_build(gc_tree **tree, const char *shape, int size, int root, const gc_model *model, const size_t bytes[])
 {
     gci_env env = { .alloc = NULL };
-    (void)bytes;                        /* for models */
     if (!tree)
         return GC_ERR_ARG;
     *tree = NULL;
-    if (!shape)
+    if (!shape || (model && model->ranks != size))
         return GC_ERR_ARG;
-    if (model)
-        return GC_ERR_UNSUPPORTED;
     gc_tree *t = gci_alloc(&env, sizeof *t);
-    int err = t ? gci_tree_make(&env, shape, size, root, t) : GC_ERR_NOMEM;
+    int err = t ? gci_tree_make_for(&env, shape, &(gci_tree_costs){ model, bytes, NULL }, size, root, t) : GC_ERR_NOMEM;
     if (err == GC_OK)
         *tree = t;
     else

@@ -10,43 +10,58 @@
  *
  * Who is the top of a cluster, and how trees run within one, has places.c.
  *
- * Short blocks of scatter and gather go together to a cluster, long ones from rank to rank. Which is which, both ranks of a block
- * see; the sizes that those on the way need, where not all know them, are told within each cluster first (gci_ask).
+ * Short blocks of scatter and gather go together to a cluster, long ones from rank to rank, and those between of a scatter one
+ * after another over the coordinator. Which is which, both ranks of a block see; the sizes that those on the way need, where not
+ * all know them, are told within each cluster first (gci_ask).
  *
  *                       wide-area messages                  latency             bytes over a link, at most
  *     bcast             (clusters - 1) * segments           L + l               m
+ *       divided         as above                            2 L + l             m / (clusters - 1)
  *     allgather         clusters^2 * segments               l + L + l           n m
- *     scatter, gather   clusters - 1; ranks, if long        l + L; L            n m
+ *     scatter, gather   clusters - 1; ranks, if not short   l + L; L, if long   n m
  *     alltoall          see wide_alltoall.c
  */
 #include "gridcomm_int.h"
 
 /* Bytes of a block up to which blocks for one cluster go together: a header of 48 bytes each is 1 % of it then, as much as it
  * costs to move a bundle within a cluster. */
-enum { WIDE_BUNDLE = 4096 };
+enum { WIDE_BUNDLE = 4096,
+       WIDE_RELAY = 64 << 10,           /* of one that goes over the coordinator: as many connections out of one uplink as there
+                                           are ranks would take each other's packets (see wide_alltoall.c, rows); */
+       WIDE_AHEAD = 512 << 10 };        /* of such blocks that it holds, beside one or two more */
 
 /* ---- bcast, scatter and gather -------------------------------------------------------------------------------------- */
 
 static const gci_spot wide_result = { GCI_BUF_RECV, 0 };
 
+/* The cluster from which another one gets a segment: the root's; of a divided vector each of the others has a share, which it
+ * gets first, and passes on. */
+static int wide_source(const gci_wide *w, int32_t segment, int cluster)
+{
+    int home = w->s->of[w->call->root], first = (home + 1 + segment % (w->s->clusters - 1)) % w->s->clusters;
+    return w->divided && cluster != first ? first : home;
+}
+
 /* In the root's cluster all get all from the root; who gets a segment that it is the top of sends that on to the others. */
 static void wide_bcast(gci_wide *w)
 {
     const gci_call *call = w->call;
-    int turns = gci_wide_turns(w), home = w->s->of[call->root];
+    int turns = gci_wide_turns(w), home = w->s->of[call->root], shares = w->divided ? w->s->clusters - 1 : 1;
     for (int32_t i = 0; i < gci_segments(call, call->bytes); i++) {
         size_t at = gci_segment_at(call, call->bytes, i), bytes = gci_segment_at(call, call->bytes, i + 1) - at;
         gci_spot here = gci_spot_at(wide_result, at);
-        int turn = i % turns, source = gci_wide_turn_top(w, home, turn), top = gci_wide_turn_top(w, w->mine, turn);
+        int turn = i / shares % turns, top = gci_wide_turn_top(w, w->mine, turn);
         gci_local_node n = gci_wide_local(w, w->mine == home ? w->root_place : top, gci_wide_vectors(w));
         int32_t came = GCI_NO_STEP;
         if (w->mine != home && w->place == top)
-            came = gci_wide_recv(w, gci_wide_rank(w, source), here, bytes, GCI_NO_STEP);
+            came = gci_wide_recv(w, gci_wide_rank(w, gci_wide_turn_top(w, wide_source(w, i, w->mine), turn)), here, bytes,
+                                 GCI_NO_STEP);
         else if (n.parent >= 0)
             came = gci_wide_recv(w, gci_wide_rank(w, n.parent), here, bytes, GCI_NO_STEP);
-        for (int d = 1; d < w->s->clusters && w->place == source; d++) {
-            int k = (home + d) % w->s->clusters;
-            gci_wide_send(w, gci_wide_rank(w, gci_wide_turn_top(w, k, turn)), here, bytes, came);
+        for (int d = 1; d < w->s->clusters && w->place == top; d++) {
+            int k = (w->mine + d) % w->s->clusters;
+            if (k != home && wide_source(w, i, k) == w->mine)
+                gci_wide_send(w, gci_wide_rank(w, gci_wide_turn_top(w, k, turn)), here, bytes, came);
         }
         gci_wide_pass_down(w, &n, here, bytes, came);
     }
@@ -196,24 +211,30 @@ static void wide_bundle_own(gci_wide *w, bool recv)
     w->bundled = (gci_blocks){ .bytes = bytes, .at = at };
 }
 
+/* The block of a place, as this rank has heard that passes on those from `first` on. */
+static size_t wide_heard(const gci_wide *w, int first, int place)
+{
+    if (w->call->even || place == w->place)
+        return w->call->own;
+    uint64_t bytes = gci_get64(w->call->heard + (size_t)(place - first) * WIDE_OWN_BYTES);
+    return bytes <= SIZE_MAX ? (size_t)bytes : SIZE_MAX;
+}
+
 /* The same at a rank that has but one block: as it has heard of what it is to pass on. */
 static void wide_bundle_heard(gci_wide *w)
 {
     gci_local_node n = gci_wide_local(w, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
     for (int place = n.first; place < n.end; place++) {
-        const uint8_t *told = w->call->heard + (size_t)(place - n.first) * WIDE_OWN_BYTES;
-        uint64_t block = place == w->place ? w->call->own : gci_get64(told);
-        w->lists[gci_wide_rank(w, place)] = block <= WIDE_BUNDLE ? (size_t)block : 0;
+        size_t block = wide_heard(w, n.first, place);
+        w->lists[gci_wide_rank(w, place)] = block <= WIDE_BUNDLE ? block : 0;
     }
     w->bundled = (gci_blocks){ .bytes = w->lists };
 }
 
-/* Sets w->bundled. Returns up to which size blocks are; 0: none. */
-static size_t wide_bundle(gci_wide *w)
+/* Sets w->bundled. */
+static void wide_bundle(gci_wide *w)
 {
     const gci_call *call = w->call;
-    if (call->even ? call->own > WIDE_BUNDLE : !call->heard)
-        return 0;
     w->bundled = (gci_blocks){ .each = call->own };
     w->lists = gci_alloc(w->b->env, 2 * (size_t)call->ranks * sizeof *w->lists);
     if (!w->lists)
@@ -222,7 +243,76 @@ static size_t wide_bundle(gci_wide *w)
         wide_bundle_own(w, call->coll == GCI_GATHER);
     else if (!call->even)
         wide_bundle_heard(w);
-    return WIDE_BUNDLE;
+}
+
+/* ---- scatter over coordinators --------------------------------------------------------------------------------------- */
+
+static bool wide_is_relayed(size_t bytes)
+{
+    return bytes > WIDE_BUNDLE && bytes <= WIDE_RELAY;
+}
+
+/* The i-th member of a cluster that the root sends to; so that, with clusters in turns, all links are busy. */
+static int wide_turn(const gci_wide *w, int cluster, int i)
+{
+    return w->s->first[cluster] + (i + w->root_place) % gci_wide_size(w, cluster);
+}
+
+static void wide_relay_from_root(gci_wide *w)
+{
+    const gci_blocks *blocks = &w->call->send;
+    for (int i = 0; i < w->s->longest; i++)
+        for (int d = 1; d < w->s->clusters; d++) {
+            int k = (w->mine + d) % w->s->clusters, rank = gci_wide_rank(w, wide_turn(w, k, i));
+            if (i >= gci_wide_size(w, k) || !wide_is_relayed(gci_block_bytes(blocks, rank)))
+                continue;
+            int32_t sent = gci_wide_send(w, gci_wide_rank(w, gci_wide_coordinator(w, k)),
+                                         gci_spot_at(w->b->input, gci_block_at(blocks, rank)), gci_block_bytes(blocks, rank),
+                                         GCI_NO_STEP);
+            gci_wide_sign(w, sent, gci_wide_hash(1, (size_t)rank));
+        }
+}
+
+/* Each block has its place of `turns` in scratch, and waits until the one before it there has left. */
+static void wide_relay_on(gci_wide *w)
+{
+    enum { TURNS = WIDE_AHEAD / WIDE_RELAY + 2 };
+    int size = gci_wide_size(w, w->mine), turns = size < TURNS ? size : TURNS;
+    int32_t left[TURNS];
+    int first = w->s->first[w->mine];
+    size_t longest = 0;
+    for (int place = first; place < first + size; place++)
+        if (place != w->place && wide_is_relayed(wide_heard(w, first, place)))
+            longest = gci_max(longest, wide_heard(w, first, place));
+    gci_spot room = gci_emit_slot(w->b, longest * (size_t)turns);
+    for (int i = 0; i < TURNS; i++)
+        left[i] = GCI_NO_STEP;
+    for (int i = 0; i < size; i++) {
+        int place = wide_turn(w, w->mine, i);
+        size_t bytes = wide_heard(w, first, place);
+        if (!wide_is_relayed(bytes))
+            continue;
+        uint32_t whose = gci_wide_hash(1, (size_t)gci_wide_rank(w, place));
+        gci_spot at = place == w->place ? wide_result : gci_spot_at(room, longest * (size_t)(i % turns));
+        int32_t came = gci_wide_recv(w, w->call->root, at, bytes, place == w->place ? w->may_write : left[i % turns]);
+        gci_wide_sign(w, came, whose);
+        if (place != w->place)
+            left[i % turns] = gci_wide_sign(w, gci_wide_send(w, gci_wide_rank(w, place), at, bytes, came), whose);
+    }
+}
+
+/* Blocks of a scatter, one after another over the coordinator of their cluster. They bear whose they are, lest one be taken for
+ * another of its length where the ranks disagree. */
+static void wide_relay(gci_wide *w)
+{
+    int coordinator = gci_wide_coordinator(w, w->mine);
+    if (w->place == w->root_place)
+        wide_relay_from_root(w);
+    else if (w->mine != w->s->of[w->call->root] && w->place == coordinator)
+        wide_relay_on(w);
+    else if (w->mine != w->s->of[w->call->root] && wide_is_relayed(w->call->own))
+        gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, coordinator), wide_result, w->call->own, w->may_write),
+                      gci_wide_hash(1, (size_t)w->call->rank));
 }
 
 /* ---- allgather ------------------------------------------------------------------------------------------------------ */
@@ -319,14 +409,20 @@ static int wide_place_blocks(gci_wide *w, const gci_blocks *blocks)
 
 static void wide_personal(gci_wide *w)
 {
-    size_t limit = wide_bundle(w);
+    const gci_call *call = w->call;
+    bool scatters = call->coll == GCI_SCATTER, told = call->even || call->heard;
+    size_t bundled = !told || (call->even && call->own > WIDE_BUNDLE) ? 0 : WIDE_BUNDLE;
+    if (bundled > 0)
+        wide_bundle(w);
     if (w->b->error)
         return;
-    if (w->call->coll == GCI_SCATTER && limit > 0)
+    if (scatters && bundled > 0)
         wide_scatter(w);
-    gci_wide_direct(w, limit, false);
-    gci_wide_direct(w, limit, true);
-    if (w->call->coll == GCI_GATHER && limit > 0)
+    if (scatters && told)
+        wide_relay(w);
+    gci_wide_direct(w, scatters && told ? WIDE_RELAY : bundled, false);
+    gci_wide_direct(w, bundled, true);
+    if (!scatters && bundled > 0)
         wide_gather(w);
 }
 
@@ -409,14 +505,21 @@ static void wide_emit(gci_wide *w)
         gci_wide_reduce(w);
 }
 
+/* b->name: "wide", or "wide-divided", for which a vector is cut into a segment for each cluster at least. */
 GCI void gci_wide_algo(gci_builder *b)
 {
     gci_wide w;
-    if (!b->call->clusters || b->call->clusters->clusters < 2) {
+    gci_call call = *b->call;
+    size_t clusters = call.clusters ? (size_t)call.clusters->clusters : 1;
+    bool divided = strcmp(b->name, "wide") != 0;
+    if (clusters < (divided ? 3 : 2)) {
         b->error = GC_ERR_UNSUPPORTED;
         return;
     }
-    b->error = gci_wide_begin(&w, b->env, b->call);
+    if (divided && (call.segment == 0 || call.segment > call.bytes / clusters))
+        call.segment = call.bytes / clusters + 1;
+    b->error = gci_wide_begin(&w, b->env, &call);
+    w.divided = divided;
     w.b = b;
     w.may_write = b->ready;
     if (!b->error)

@@ -21,6 +21,7 @@
  *     barrier           clusters * (clusters - 1)           l + L + l           0
  *     reduce            (clusters - 1) * segments           l + L + l           m * parts
  *     allreduce, scan   clusters^2 * segments, half of it   l + L + l           m * parts
+ *       divided         2 clusters * segments               l + 2 L + l         2 m / clusters * parts
  *     reduce_scatter    as allreduce                        l + L + l           n m * parts
  */
 #include "gridcomm_int.h"
@@ -402,6 +403,77 @@ static void reduce_vector(reduce *r)
     }
 }
 
+/* ---- allreduce of a divided vector ------------------------------------------------------------------------------------- */
+
+/* Every clusters-th segment is added up in one cluster, whose top tells the others: two latencies instead of one, but out of each
+ * cluster go 2 (clusters - 1) / clusters vectors instead of clusters - 1. */
+typedef struct reduce_division {
+    reduce_stream *st;              /* [clusters] */
+    int32_t       *may_write;       /* [segments] the step after which the result may be written; where it is added up, is there */
+} reduce_division;
+
+/* Parts of a segment go to its cluster. */
+static void reduce_segment_up(reduce *r, reduce_division *d, int32_t i)
+{
+    size_t at = gci_segment_at(r->call, r->call->bytes, i), bytes = gci_segment_at(r->call, r->call->bytes, i + 1) - at;
+    reduce_stream *st = &d->st[i % r->s->clusters];
+    int32_t round = i / r->s->clusters, read = reduce_up(r, st, round, reduce_input(r, at), bytes);
+    if (r->place == st->node.top)
+        read = reduce_tell(r, st, round, bytes);
+    d->may_write[i] = r->b->input_is_recv ? read : GCI_NO_STEP;
+    if (st->takes) {
+        reduce_hear(r, st, round, bytes);
+        reduce_value sum = reduce_eval(r, r->value, r->parts, reduce_spare_value(st, round, REDUCE_ACC), bytes);
+        d->may_write[i] = gci_emit_copy(r->b, gci_spot_at(reduce_result, at), sum.at, bytes, sum.step);
+        gci_emit_pend(r->b, d->may_write[i]);
+    }
+    reduce_close_round(r, st, round);
+}
+
+/* Its sum goes to all. */
+static void reduce_segment_down(reduce *r, reduce_division *d, int32_t i)
+{
+    size_t at = gci_segment_at(r->call, r->call->bytes, i), bytes = gci_segment_at(r->call, r->call->bytes, i + 1) - at;
+    int owner = i % r->s->clusters;
+    reduce_stream *st = &d->st[owner];
+    gci_local_node down = gci_wide_local(r->w, st->node.top, gci_wide_vectors(r->w));
+    gci_spot to = gci_spot_at(reduce_result, at);
+    int32_t here = d->may_write[i];
+    for (int k = 1; k < r->s->clusters && st->takes; k++)
+        gci_wide_send(r->w, reduce_speaker(r, st, (owner + k) % r->s->clusters), to, bytes, here);
+    if (r->place == st->node.top && !st->takes)
+        here = gci_wide_recv(r->w, reduce_speaker(r, st, owner), to, bytes, here);
+    gci_wide_down(r->w, &down, to, bytes, here);
+}
+
+/* A sum waits for messages from far, and what is posted behind it to the same rank waits too; so parts get a head start. */
+static void reduce_divided(reduce *r)
+{
+    const gci_call *call = r->call;
+    int clusters = r->s->clusters;
+    int32_t segments = gci_segments(call, call->bytes), late = clusters * REDUCE_ROUNDS;
+    reduce_division d = { gci_alloc(r->b->env, (size_t)clusters * sizeof *d.st),
+                          gci_alloc(r->b->env, (size_t)segments * sizeof *d.may_write) };
+    if (!d.st || !d.may_write)
+        r->b->error = GC_ERR_NOMEM;
+    for (int j = 0; j < clusters && !r->b->error; j++) {
+        gci_local_node n = gci_wide_local(r->w, gci_wide_top(r->w, r->mine, j),
+                                          reduce_adds_up(r) ? gci_wide_vectors(r->w) : GCI_WIDE_STAR);
+        d.st[j] = (reduce_stream){ .node = n, .wanted_by = j, .spread = true, .spare = REDUCE_ACC + 1,
+                                   .takes = j == r->mine && n.parent < 0 };
+        if (j < segments)
+            reduce_open(r, &d.st[j], (segments - j + clusters - 1) / clusters, gci_segment_at(call, call->bytes, 1));
+    }
+    for (int32_t i = 0; i - late < segments && !r->b->error; i++) {
+        if (i >= late)
+            reduce_segment_down(r, &d, i - late);
+        if (i < segments)
+            reduce_segment_up(r, &d, i);
+    }
+    gci_free(r->b->env, d.st);
+    gci_free(r->b->env, d.may_write);
+}
+
 /* ---- reduce_scatter --------------------------------------------------------------------------------------------------- */
 
 /* One piece for a cluster: this rank's part of it, from blocks that need not lie in one run. */
@@ -658,7 +730,9 @@ static void reduce_emit(reduce *r, bool scan, bool all)
         return;
     }
     reduce_cut(r);
-    if (!scan)
+    if (r->w->divided)
+        reduce_divided(r);
+    else if (!scan)
         reduce_vector(r);
     else if (all)
         reduce_scan_all(r);

@@ -28,6 +28,7 @@ tests() {
     need iproute2 command_is_there ip
     need nftables command_is_there nft
     need procps command_is_there ps
+    need locales test -f /usr/share/i18n/locales/de_DE
     need openssh-client command_is_there ssh
     need openssh-server command_is_there sshd
     need mpich command_is_there mpiexec.hydra

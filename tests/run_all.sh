@@ -1,6 +1,7 @@
 #!/bin/sh
-# run_all.sh PROGRAM...: runs cmocka programs and test scripts (*.sh) one after another, each with a time limit, and
-# closes with cmocka's totals and one line "N passed, N failed, N skipped".
+# run_all.sh PROGRAM...: runs cmocka programs and test scripts (*.sh), each with a time limit, and closes with cmocka's
+# totals and one line "N passed, N failed, N skipped". What knows no real time and no real network runs first, as many at
+# once as there are cores; the others one after another.
 # SPDX-License-Identifier: MIT
 #
 # A script closes with such a line of its own and finds BUILD, CC and SAN in its environment. A program that crashes, runs
@@ -9,9 +10,7 @@
 set -u
 unset MAKEFLAGS MFLAGS MAKELEVEL # a script that calls make is no part of this one
 : "${BUILD:=build}" "${TIME_LIMIT:=300}"
-export BUILD
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+export BUILD TIME_LIMIT
 
 # Race reports need a fixed address layout on kernels with much randomness.
 run=
@@ -45,15 +44,14 @@ limit_of() { # the source's own time limit, or the common one
     echo "${own:-$TIME_LIMIT}"
 }
 
-passed=0 failed=0 skipped=0 c_passed=0 c_failed=0 c_skipped=0 bad=
-for test in "$@"; do
-    name=${test#"$BUILD"/}
+run_one() { # totals, test: prints how it went, and adds a line to totals: "NAME scripts|programs PASSED FAILED SKIPPED"
+    totals=$1 test=$2 name=${2#"$BUILD"/} log=$(mktemp) report=$(mktemp) kind=programs
     name=${name#tests/}
     limit=$(limit_of "$test")
     start=$(date +%s%N)
     case $test in
-        *.sh) timeout -k 10 "$limit" bash "$test" </dev/null >"$log" 2>&1; status=$? ;;
-        *) timeout -k 10 "$limit" $run "$(realpath "$test")" </dev/null >"$log" 2>&1; status=$?
+        *.sh) kind=scripts; timeout -k 10 "$limit" bash "$test" </dev/null >"$log" 2>&1; status=$? ;;
+        *) timeout -k 10 "$limit" $run "$(realpath "$test")" </dev/null >"$log" 2>&1; status=$? ;;
     esac
     end=$(date +%s%N)
     read -r p f s <<END
@@ -65,18 +63,37 @@ END
         124 | 137) f=$((f + 1)); why=", stopped after $limit s" ;;
         *) [ "$f" -gt 0 ] || { f=1; why=", ended with status $status"; } ;;
     esac
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-    case $test in *.sh) ;; *) c_passed=$((c_passed + p)) c_failed=$((c_failed + f)) c_skipped=$((c_skipped + s)) ;; esac
-
     ms=$(((end - start) / 1000000))
     word=ok
-    [ "$f" -eq 0 ] || { word=FAIL; bad="$bad $name"; }
-    printf '%-4s %-32s %4d passed, %d failed, %d skipped%s  (%d.%d s)\n' "$word" "$name" "$p" "$f" "$s" "$why" \
-        $((ms / 1000)) $((ms % 1000 / 100))
-    [ "$f" -eq 0 ] || { grep -vE '^(ok  |\[       OK \])' "$log" | sed 's/^/    | /' | tail -n "${LOG_LINES:-80}"; }
-    [ "$s" -eq 0 ] || grep -E '^(\[  SKIPPED \] [A-Za-z_]|skip)' "$log" | sort -u | sed 's/^/    | /' | head -n 5
+    [ "$f" -eq 0 ] || word=FAIL
+    {
+        printf '%-4s %-32s %4d passed, %d failed, %d skipped%s  (%d.%d s)\n' "$word" "$name" "$p" "$f" "$s" "$why" \
+            $((ms / 1000)) $((ms % 1000 / 100))
+        [ "$f" -eq 0 ] || { grep -vE '^(ok  |\[       OK \])' "$log" | sed 's/^/    | /' | tail -n "${LOG_LINES:-80}"; }
+        [ "$s" -eq 0 ] || grep -E '^(\[  SKIPPED \] [A-Za-z_]|skip)' "$log" | sort -u | sed 's/^/    | /' | head -n 5
+    } >"$report"
+    cat "$report"
+    echo "$name $kind $p $f $s" >>"$totals"
+    rm -f "$log" "$report"
+}
+if [ "$1" = --one ]; then # of those that run at once
+    run_one "$2" "$3"
+    exit
+fi
+
+totals=$(mktemp) || exit 1
+trap 'rm -f "$totals"' EXIT
+for test in "$@"; do
+    case $test in */unit/* | */sim/* | */api-sim/*) echo "$test" ;; esac
+done | xargs -r -P "$(nproc)" -n 1 sh "$0" --one "$totals"
+for test in "$@"; do
+    case $test in */unit/* | */sim/* | */api-sim/*) ;; *) run_one "$totals" "$test" ;; esac
 done
 
+sum() { awk -v kind="$1" -v n="$2" '$2 ~ kind { all += $n } END { print all + 0 }' "$totals"; }
+passed=$(sum . 3) failed=$(sum . 4) skipped=$(sum . 5) bad=$(awk '$4 > 0 { printf " %s", $1 }' "$totals")
+c_passed=$(sum programs 3) c_failed=$(sum programs 4) c_skipped=$(sum programs 5)
+[ "$(wc -l <"$totals")" = $# ] || { failed=$((failed + 1)); bad="$bad (some did not run)"; }
 echo
 [ -z "$bad" ] || echo "failed:$bad"
 echo "[==========] $((c_passed + c_failed + c_skipped)) test(s) run."

@@ -588,7 +588,7 @@ static void random_tree(gc_tree *t, uint64_t *random)
 
 static int trees(gc_comm *world, int rank, int size, void *arg)
 {
-    static const char *const shapes[] = { "flat", "chain", "binomial", "kary:3", "knomial:3" };
+    static const char *const shapes[] = { "flat", "chain", "binomial", "kary:3", "knomial:3", "binomial-bfs-largest", "traeff" };
     int parent[RANKS_MAX], child[RANKS_MAX], sibling[RANKS_MAX];
     gc_tree any = { .size = size, .parent = parent, .first_child = child, .next_sibling = sibling };
     uint64_t random = *(const uint64_t *)arg;

@@ -257,6 +257,129 @@ static int cancelling(gc_comm *world, int rank, int size, void *arg)
     return 0;
 }
 
+/* Both sides have come to the same point, by messages that get past others. */
+static int meet(gc_comm *world, int rank)
+{
+    enum { TAG = 900 };
+    return gc_sendrecv(world, NULL, 0, !rank, TAG, NULL, 0, !rank, TAG, NULL);
+}
+
+enum { UNTIL_GRANTED = 5 << 20 };       /* bytes: longer than any window */
+
+/* What has been announced, and nobody has asked for, comes back; what the receiver has taken does not. */
+static int cancelling_sends(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)arg, (void)size;
+    static const size_t bytes[] = { UNTIL_GRANTED, 1, 0 };
+    for (int i = 0; i < 6; i++) {
+        size_t n = bytes[i / 2];
+        uint8_t *buf = gct_buffer(n), byte = 0;
+        bool taken = i % 2;
+        gc_message *message = NULL;
+        gc_request *request = NULL;
+        gc_status status;
+        gct_fill(buf, rank == 0 ? n : 0, 0, i);
+        if (rank == 0)
+            gct_ok(n == UNTIL_GRANTED ? gc_isend(world, buf, n, 1, i, &request) : gc_issend(world, buf, n, 1, i, &request));
+        gct_ok(meet(world, rank));
+        if (rank == 1 && taken)
+            gct_ok(gc_mprobe(world, 0, i, &message, NULL));
+        gct_ok(meet(world, rank));
+        if (rank == 0) {
+            gct_ok(gc_cancel(request));
+            gct_ok(gc_cancel(request));
+            int want = taken ? GC_ERR_TIMEOUT : GC_ERR_CANCELLED;
+            gct_require(gc_wait_for(&request, taken ? 0.05 : 20, NULL) == want, "%zu bytes, taken %d", n, taken);
+        }
+        gct_ok(meet(world, rank));
+        if (rank == 1 && taken) {
+            gct_ok(gc_mrecv(&message, buf, n, &status));
+            gct_require(status.bytes == n && !gct_check(buf, n, 0, i), "what was taken");
+        }
+        gct_ok(gc_wait(&request, NULL));
+        if (rank == 0)
+            gct_ok(gc_send(world, "n", 1, 1, i));
+        else
+            gct_ok(gc_recv(world, &byte, 1, 0, GC_ANY_TAG, NULL));
+        gct_require(rank == 0 || byte == 'n', "the next message");
+        gct_require(!gct_buffer_free(buf), "buffer");
+    }
+    return 0;
+}
+
+/* Many at a time, beyond all credits, while others are received: each arrives, or is cancelled, and those that arrive do so in
+ * order. */
+static int cancelling_some(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)arg, (void)size;
+    enum { N = 150, BYTES = 70000 };
+    gc_request *request[N];
+    gc_status status[N];
+    uint8_t *buf = gct_buffer(BYTES), arrives[N] = { 0 };
+    gct_fill(buf, rank == 0 ? BYTES : 0, 0, 0);
+    for (int i = 0; rank == 0 && i < N; i++)
+        gct_ok(i % 3 ? gc_isend(world, buf, i % 3 == 1 ? BYTES : 10, 1, i, &request[i])
+                     : gc_issend(world, buf, 1, 1, i, &request[i]));
+    for (int i = 0; rank == 1 && i < N / 3; i++) {
+        gct_ok(gc_recv(world, buf, BYTES, 0, GC_ANY_TAG, status));
+        gct_require(status->tag == i && status->bytes == (i % 3 == 1 ? BYTES : i % 3 ? 10 : 1), "%d is %d", i, status->tag);
+    }
+    for (int i = N - 1; rank == 0 && i >= N / 3; i -= 1 + i % 2)
+        gct_ok(gc_cancel(request[i]));
+    if (rank == 0) {
+        gc_request *note;
+        gct_ok(gc_issend(world, NULL, 0, 1, N, &note));     /* the other one is told by then, and goes on receiving */
+        for (int i = 0; i < N; i++) {
+            int code = gc_wait(&request[i], &status[i]);
+            gct_require(code == GC_OK || (code == GC_ERR_CANCELLED && i >= N / 3), "%d: %s", i, gc_strerror(code));
+            arrives[i] = code == GC_OK;
+        }
+        gct_ok(gc_wait(&note, NULL));
+        gct_ok(gc_send(world, arrives, N, 1, N + 1));
+    } else {
+        uint8_t came[N] = { 0 };
+        for (int last = N / 3 - 1;;) {
+            gct_ok(gc_recv(world, buf, BYTES, 0, GC_ANY_TAG, status));
+            gct_require(status->tag > last, "%d after %d", status->tag, last);
+            last = status->tag;
+            if (last == N)
+                break;
+            came[last] = 1;
+            gct_require(status->bytes < BYTES || !gct_check(buf, BYTES, 0, 0), "bytes of %d", last);
+        }
+        gct_ok(gc_recv(world, arrives, N, 0, N + 1, NULL));
+        gct_require(!memcmp(came + N / 3, arrives + N / 3, N - N / 3), "what arrives");
+    }
+    gct_require(!gct_buffer_free(buf), "buffer");
+    return 0;
+}
+
+/* To oneself: the same. */
+static int cancelling_alone(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)arg, (void)size;
+    gc_request *request;
+    gc_message *message;
+    char in = 0;
+    int found;
+    gct_ok(gc_issend(world, "a", 1, rank, 1, &request));
+    gct_ok(gc_cancel(request));
+    gct_require(gc_wait_for(&request, 0, NULL) == GC_ERR_CANCELLED, "to oneself");
+    gct_ok(gc_iprobe(world, GC_ANY_SOURCE, GC_ANY_TAG, &found, NULL));
+    gct_require(!found, "still there");
+    gct_ok(gc_issend(world, "b", 1, rank, 1, &request));
+    gct_ok(gc_mprobe(world, rank, 1, &message, NULL));
+    gct_ok(gc_cancel(request));
+    gct_require(gc_wait_for(&request, 0, NULL) == GC_ERR_TIMEOUT, "taken");
+    gct_ok(gc_mrecv(&message, &in, 1, NULL));
+    gct_ok(gc_wait(&request, NULL));
+    gct_require(in == 'b', "%c", in);
+    gct_ok(gc_ibarrier(world, &request));
+    gct_require(gc_cancel(request) == GC_ERR_ARG && gc_cancel(NULL) == GC_ERR_ARG, "no message");
+    gct_ok(gc_wait(&request, NULL));
+    return 0;
+}
+
 static int completion(gc_comm *world, int rank, int size, void *arg)
 {
     (void)arg, (void)size;
@@ -327,6 +450,9 @@ PAIR_TEST(synchronous, 2)
 PAIR_TEST(truncated, 2)
 PAIR_TEST(probing, 4)
 PAIR_TEST(cancelling, 2)
+PAIR_TEST(cancelling_sends, 2)
+PAIR_TEST(cancelling_some, 2)
+PAIR_TEST(cancelling_alone, 2)
 PAIR_TEST(completion, 2)
 PAIR_TEST(wrong_arguments, 2)
 
@@ -382,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_wrong_arguments), cmocka_unit_test(test_ring), cmocka_unit_test(test_reverse_tags),
         cmocka_unit_test(test_same_tag), cmocka_unit_test(test_all_to_all), cmocka_unit_test(test_synchronous),
         cmocka_unit_test(test_truncated), cmocka_unit_test(test_probing), cmocka_unit_test(test_cancelling),
+        cmocka_unit_test(test_cancelling_sends), cmocka_unit_test(test_cancelling_some), cmocka_unit_test(test_cancelling_alone),
         cmocka_unit_test(test_completion), cmocka_unit_test(test_pending_at_the_end),
         cmocka_unit_test(test_poll_loop),
     };

@@ -389,12 +389,52 @@ static void test_all_at_once(void **state)
         assert_int_equal(0, gct_job(&(gct_spec){ .ranks = ranks }, all_at_once, NULL));
 }
 
+/* Threads of one communicator make others of it, each with its own list; only the tags tell them apart. */
+static int making_round(strand *s)
+{
+    enum { ROUNDS = 30 };
+    int n = s->size - s->number % 2, list[16];
+    for (int i = 0; i < n; i++)
+        list[i] = (i + s->number) % n;
+    for (int round = 0; round < ROUNDS; round++) {
+        gc_comm *made;
+        gct_ok(gc_comm_create_tagged(s->comm, list, n, s->number, &made));
+        gct_require((made != NULL) == (s->rank < n), "thread %d", s->number);
+        if (!made)
+            continue;
+        int64_t one = s->number, sum = 0;
+        gct_ok(gc_allreduce(made, &one, &sum, 1, GC_INT64, GC_SUM));
+        gct_require(sum == (int64_t)s->number * n && gc_rank(made) == (s->rank - s->number % n + n) % n, "thread %d", s->number);
+        gct_ok(gc_comm_free(made));
+    }
+    return 0;
+}
+
+static int making(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { N = 5 };
+    gc_comm *comm[N], *made;
+    (void)rank, (void)size, (void)arg;
+    for (int i = 0; i < N; i++)
+        comm[i] = world;
+    gct_require(gc_comm_create_tagged(world, &rank, 1, -1, &made) == GC_ERR_ARG && !made, "tag -1");
+    return strands(comm, N, making_round, NULL);
+}
+
+static void test_making(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 5; ranks++)
+        assert_int_equal(0, gct_job(&(gct_spec){ .on = GCT_ON_REAL, .ranks = ranks }, making, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest anywhere[] = { cmocka_unit_test(test_all_at_once) };
     const struct CMUnitTest real[] = {
         cmocka_unit_test(test_own_communicators), cmocka_unit_test(test_one_communicator), cmocka_unit_test(test_blocked),
         cmocka_unit_test(test_flood), cmocka_unit_test(test_abort_by_thread),
+        cmocka_unit_test(test_making),
     };
     int failed = cmocka_run_group_tests_name("threads", anywhere, NULL, NULL);
     if (!gct_simulated(&(gct_spec){ .on = GCT_ON_REAL, .ranks = 2 }))

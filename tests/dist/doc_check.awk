@@ -6,9 +6,9 @@
 # name gc_... before the first parenthesis of a declaration that begins in the first column.
 
 function declared(line,    head) {
-    if (line !~ /^[a-z]/ || line ~ /^(typedef|enum|extern|struct)/ || line !~ /gc_[a-z_]+\(/) return ""
+    if (line !~ /^[a-z]/ || line ~ /^(typedef|enum|extern|struct)/ || line !~ /gc_[a-z0-9_]+\(/) return ""
     head = substr(line, 1, index(line, "(") - 1)
-    return match(head, /gc_[a-z_]+$/) ? substr(head, RSTART) : ""
+    return match(head, /gc_[a-z0-9_]+$/) ? substr(head, RSTART) : ""
 }
 function names(text, name) { return text ~ ("(^|[^a-z_])" name "([^a-z_]|$)") }
 function complain(what) { print FILENAME ":" FNR ": " what; bad = 1 }

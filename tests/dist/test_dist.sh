@@ -33,7 +33,7 @@ check 'no local include but the header' bash -c '! grep -nE "^[[:space:]]*#[[:sp
 
 only_gc() { nm -g --defined-only "$1" | awk 'NF == 3 && $3 !~ /^gc_/ { print "exported: " $3; bad = 1 } END { exit bad }'; }
 all_gc() { # what the header declares is what the object has
-    diff <(grep -oE '^[a-z][^(]*\bgc_[a-z_]+\(' gridcomm.h | grep -v typedef | grep -oE 'gc_[a-z_]+\(' | tr -d '(' | sort -u) \
+    diff <(grep -oE '^[a-z][^(]*\bgc_[a-z0-9_]+\(' gridcomm.h | grep -v typedef | grep -oE 'gc_[a-z0-9_]+\(' | tr -d '(' | sort -u) \
          <(nm -g --defined-only "$1" | awk 'NF == 3 { print $3 }' | sort -u)
 }
 for cc in gcc clang; do

@@ -11,7 +11,7 @@
  * covers: forward.c ^(gci_link_parse|packet_begin|packet_end|gci_link_read|routed_is_sound|route_pass|packet_forward|hop_stop)$
  * covers: overlay.c ^(gci_route_deliver|route_resume|route_fail)$
  * covers: p2p.c ^(hear|granted|finished|repeated|envelope_new|envelope_begin|envelope_end|chunk_begin|gci_packet_begin|gci_packet_end)$
- * covers: p2p.c ^(resumed|asked|granted_early|open_message|gci_message_settle|sent_acknowledged)$
+ * covers: p2p.c ^(resumed|asked|granted_early|open_message|gci_message_settle|sent_acknowledged|give_back|withdrawal_answered)$
  */
 #include "tests/fuzz/peer.h"
 
@@ -487,7 +487,7 @@ static void op_chunk(fuzz *f)
     }
 }
 
-/* Grants or finishes a send of the rank's that waits for it. */
+/* Grants or finishes a send of the rank's that waits for it, or gives it back. */
 static void op_grant(fuzz *f)
 {
     uint8_t choice = next(f);
@@ -496,13 +496,14 @@ static void op_grant(fuzz *f)
         peer_sent *s = &f->p.sent[seq];
         if (!s->seen || !s->answer || s->finished || seq >= f->p.got || !speaks(f))
             continue;
-        bool finish = choice & 8 || s->length >= s->total || s->limit > 0;
+        bool finish = choice & 8 || (choice & 32 && s->asked_back) || s->length >= s->total || s->limit > 0;
         gci_packet k = peer_packet(&f->p, finish ? GCI_FIN : GCI_GRANT);
         uint64_t limit = choice & 16 ? s->length + (s->total - s->length) / 2 : s->total;
         k.seq = seq;
         k.total = finish ? 0 : s->length;
         k.context = finish ? 0 : (uint32_t)limit;
         k.tag = finish ? 0 : (uint32_t)(limit >> 32);
+        k.flags = finish && choice & 32 && (s->asked_back || !f->honest) ? GCI_FLAG_BACK : 0;
         say(f, &k);
         return;
     }
@@ -557,7 +558,7 @@ static void op_ask(fuzz *f)
         say(f, &k);
 }
 
-/* An envelope that has been sent before, as after a lost link: again whole, or asking for its answer. */
+/* An envelope that has been sent before, as after a lost link: again whole, or asking for its answer, or for itself. */
 static void op_repeat(fuzz *f)
 {
     uint8_t choice = next(f);
@@ -573,7 +574,7 @@ static void op_repeat(fuzz *f)
     k.context = t->context;
     k.tag = t->tag;
     k.total = t->total;
-    k.flags = GCI_FLAG_AGAIN | (t->flags & GCI_FLAG_SYNC);
+    k.flags = GCI_FLAG_AGAIN | (choice & 64 ? GCI_FLAG_BACK : 0) | (t->flags & GCI_FLAG_SYNC);
     if (choice & 128 && !f->honest) {
         k.flags = 0;
         k.length = t->length;

@@ -45,7 +45,7 @@ typedef struct peer_link {
 
 /* An envelope of the library. */
 typedef struct peer_sent {
-    bool     seen, answer, finished, patterned, keyed;
+    bool     seen, answer, finished, patterned, keyed, asked_back;
     uint8_t  key;
     uint32_t length;
     uint64_t total, from, limit;
@@ -201,15 +201,19 @@ static inline void peer_hear_end(peer *p, const gci_packet *k)
         peer_hear_resume(p, k);
     if (k->type == GCI_ENVELOPE && k->flags & GCI_FLAG_AGAIN && k->seq < PEER_LEDGER)
         p->sent[k->seq].finished = false;       /* the FIN was lost */
+    if (k->type == GCI_ENVELOPE && k->flags & GCI_FLAG_AGAIN && k->flags & GCI_FLAG_BACK && k->seq < PEER_LEDGER)
+        p->sent[k->seq].asked_back = true;
     if (k->type == GCI_ENVELOPE && k->seq == p->got)
         p->got++;
-    if (t && k->type == GCI_GRANT && !t->granted) {     /* told twice: it goes on from where it is */
+    if (t && k->type == GCI_GRANT && (!t->granted || t->limit == 0)) {  /* told twice: it goes on from where it is */
         t->granted = true;
         t->at = k->total;
         t->limit = k->context | (uint64_t)k->tag << 32;
     }
     if (t && k->type == GCI_FIN)
         t->finished = true;
+    if (t && k->type == GCI_FIN && k->flags & GCI_FLAG_BACK)
+        t->taken = true;                /* nobody has it, nor will have */
 }
 
 static inline void peer_hear(peer *p, peer_link *link, const uint8_t *data, size_t bytes)
@@ -633,6 +637,8 @@ static inline void peer_say(peer *p, const gci_packet *k)
     }
     if (s && k->type == GCI_FIN)
         s->finished = true;
+    if (s && (k->type == GCI_FIN || k->type == GCI_GRANT))
+        s->asked_back = false;
     if (k->type == GCI_ASK && k->total > 0)
         p->forged = true;               /* granted early, perhaps before it begins: which one is the library's to find */
 }

@@ -14,11 +14,11 @@ bed=tests/net/bed tools=$BED_BUILD/tests/net gcrun=$BED_BUILD/gcrun
 : "${ROUNDS:=7}" "${MPI_ROUNDS:=3}" "${START_ROUNDS:=5}" "${ONLY:=}"
 IDLE=40 PORT=7000 STREAM=8388608 FLOW=67108864 RANKS=40 RELAYS=4 CROWD=36 STRIPED=67108864
 : "${DENSITIES:=0.06 0.1 0.2 0.4}" "${INCAST_ROUNDS:=3}"
-failed=0 near='' far='' chain='' crowd='' stripes=''
+failed=0 near='' far='' chain='' crowd='' stripes='' grid=''
 work=$(mktemp -d)
 
 finish() {
-    for b in $near $far $chain $crowd $stripes; do $bed down "$b"; done
+    for b in $near $far $chain $crowd $stripes $grid; do $bed down "$b"; done
     rm -rf "$work"
 }
 trap finish EXIT
@@ -95,6 +95,40 @@ start_time() {
     for _ in $(seq "$START_ROUNDS"); do local_grid 64 start "$("$tools/bench_gc" now)" >>"$work/starts"; done
     s=$(median <"$work/starts")
     single "$what" "$s" '<=' 1.0 "$(sort -g "$work/starts" | sed -n '1p;$p' | xargs printf '%s .. %s')"
+}
+
+# ---- estimation: 16 hosts in 4 clusters, 10 ms and 1 MByte/s between each two; what bare sockets take there in the same run ----
+far_bare() { # pingpong|stream, BYTES
+    timeout 60 $bed run "$grid" b1 "$tools/peer_tcp" serve $PORT 2>>"$work/err" &
+    timeout 60 $bed run "$grid" a1 "$tools/peer_tcp" "$1" 10.2.0.1 $PORT sleep "$2" 0 >"$work/bare" 2>>"$work/err"
+    wait $!
+    number "$work/bare"
+}
+beside() { # what, estimated, bare
+    local r
+    r=$(awk -v a="$2" -v b="$3" 'BEGIN { print a / b }')
+    row "$1" "$2" "$3" "$(printf '%.3f' "$r")" '' '+- 0.05' "$(verdict "$(awk -v r="$r" 'BEGIN { print r > 1 ? r - 1 : 1 - r }')" '<=' 0.05)"
+}
+estimation() {
+    local what='estimation of 16 hosts in 4 clusters, s' bytes=65536 took alpha beta half rate
+    wanted "$what" || return
+    {
+        for i in 1 2 3 4; do
+            site=$(printf '%s' abcd | cut -c$i)
+            echo "site $site: switch lan 10.$i.0.0/24 rate 1gbit"
+            echo "host ${site}1 ${site}2 ${site}3 ${site}4 on $site/lan"
+        done
+        echo 'wan * *: latency 10ms rate 1MB/s queue 64KiB'
+    } >"$work/grid-hosts"
+    grid=$($bed up "$work/grid-hosts" --owner $$) || { lost "$what"; return; }
+    timeout 120 $bed gcrun "$grid" -n 16 "$tools/estimate" hockney 20 $bytes >"$work/grid" 2>>"$work/err"
+    read -r took alpha beta _ <<<"$(number "$work/grid")"
+    half=$(far_bare pingpong 1) rate=$(far_bare stream $bytes)
+    single "$what" "$took" '<=' 20 "$($bed late "$grid" | sed 's/ max.*//')"
+    [ -n "$took" ] && [ -n "$half" ] && [ -n "$rate" ] || { lost 'estimation, beside bare sockets'; return; }
+    beside 'estimation: latency between clusters, us' "$alpha" "$half"
+    beside 'estimation: ns/byte between clusters' "$beta" \
+        "$(awk -v h="$half" -v r="$rate" -v m=$bytes 'BEGIN { print (m / r - 2e-6 * h) / m * 1e9 }')"
 }
 
 selection() { # choices|collisions, what, budget: of pure computing, in ms of CPU time
@@ -301,6 +335,7 @@ ratio '8 MiB one way, byte/s, beside polling' '>=' 0.95 "grid auto 2 stream $STR
 ratio '8 MiB one way, byte/s, beside sleeping' '>=' 0.95 "grid auto 2 stream $STREAM" "bare stream sleep $STREAM 0"
 under_flow
 start_time
+estimation
 selection choices 'address selection, 1,000 peers of 16 NICs, ms' 20
 selection collisions 'collision table of 10,000 hosts, ms' 50
 beside_mpi openmpi

@@ -6,6 +6,7 @@
  */
 #include "tests/sim/bounds.h"
 
+#include "gridcomm_int.h"
 #include "tests/gct.h"
 #include "tests/sim/simnet.h"
 
@@ -307,6 +308,25 @@ static int bounds_try(gc_comm *world, gc_comm *comm, bounds_job *job, int cell, 
     return bad | bounds_meet(world, job, 2 * (cell * (1 + BOUNDS_WARM) + turn) + 1);
 }
 
+static const char *bounds_operation(enum bounds_op op)
+{
+    static const char *const even[BOUNDS_OPS] = { [BOUNDS_SCATTERV] = "scatter", [BOUNDS_GATHERV] = "gather",
+                                                  [BOUNDS_ALLGATHERV] = "allgather", [BOUNDS_ALLTOALLV] = "alltoall",
+                                                  [BOUNDS_REDUCE_SCATTER_BLOCK] = "reduce_scatter" };
+    return even[op] ? even[op] : bounds_op_name(op);
+}
+
+static int bounds_predict(gc_comm *comm, const bounds_net *net, bounds_cell *c)
+{
+    int err = gc_predict(comm, net->model, bounds_operation(c->op), c->algo, c->bytes, c->root, &c->predicted);
+    if (err == GC_ERR_UNSUPPORTED) {            /* and another algorithm ran */
+        c->predicted = 0;
+        return 0;
+    }
+    gct_ok(err);
+    return 0;
+}
+
 static int bounds_run(gc_comm *world, gc_comm *comm, bounds_job *job, int cell, int turn)
 {
     int bad = bounds_try(world, comm, job, cell, turn);
@@ -327,10 +347,14 @@ static int bounds_main(gc_comm *world, int rank, int size, void *arg)
     if (net->cyclic) {
         gct_ok(gc_comm_split(world, 0, bounds_rank(net, cluster, rank - before), &comm));
     }
+    if (net->uses_model) {
+        gct_ok(gc_model_use(comm, net->model));
+    }
     for (int cell = 0; cell < job->count && !bad; cell++) {
         for (int turn = 0; turn <= BOUNDS_WARM && !bad; turn++) {
             bad = bounds_run(world, comm, job, cell, turn);
         }
+        bad |= net->model && gc_rank(comm) == 0 ? bounds_predict(comm, net, &job->cells[cell]) : 0;
     }
     return bad;
 }
@@ -347,7 +371,9 @@ static void bounds_arrange(struct sim *s, struct sim_proc **procs, int ranks, vo
 /* What is timed is timed with these, whatever the environment says. */
 static void bounds_options(gc_options *o, int rank, void *arg)
 {
-    (void)rank, (void)arg;
+    const bounds_job *job = arg;
+    (void)rank;
+    o->algo = job->net->algo;
     o->direct = 1;
     o->credits = 64;
     o->queue_packets = 8;
@@ -369,6 +395,46 @@ int bounds_measure(const bounds_net *net, bounds_cell *cells, int count, int tim
     gct_spec spec = { .ranks = job.ranks, .on = GCT_ON_SIM, .seed = 1, .calm = true, .places = places, .arrange = bounds_arrange,
                       .lan_latency = bounds_near, .lan_rate = bounds_nic, .wan_latency = bounds_latency,
                       .wan_rate = net->uplinks ? wide : bounds_rate, .time_limit = time_limit, .outcome = &job.outcome,
-                      .options = bounds_options, .virtual_limit = 3600 * (int64_t)1000000000, .unwitnessed = net->unwitnessed };
+                      .options = bounds_options, .virtual_limit = 36000 * (int64_t)1000000000, .unwitnessed = net->unwitnessed };
     return gct_job(&spec, bounds_main, &job);
+}
+
+/* ---- models of it --------------------------------------------------------------------------------------------------- */
+
+gc_model *bounds_model(struct gci_env *env, const bounds_net *net)
+{
+    int32_t class_of[64] = { 0 }, site_of[BOUNDS_CLUSTERS] = { 0 };
+    int n = 0;
+    gc_model *m;
+    for (int i = 0; i < net->clusters; i++) {
+        site_of[i] = i;
+        for (int k = 0; k < net->ranks[i]; k++) {
+            class_of[n++] = i;
+        }
+    }
+    if (gci_model_make(env, GCI_HOCKNEY, n, class_of, NULL, site_of, &m) < 0) {
+        return NULL;
+    }
+    m->header = BOUNDS_HEADER;
+    for (int i = 0; i < net->clusters; i++) {
+        m->nic[i] = (gci_port){ .out = 8e-9, .in = 8e-9 };
+        m->uplink[i] = (gci_port){ .out = net->uplinks ? 1e-6 : 0, .in = net->uplinks ? 1e-6 : 0 };
+        for (int k = 0; k < net->clusters; k++) {
+            m->between[i * net->clusters + k].latency = i == k ? 50e-6 : 10e-3;
+            m->trunk[i * net->clusters + k] = i == k || net->uplinks ? 0 : 1e-6;
+        }
+    }
+    return m;
+}
+
+const char *bounds_algo(int coll, int k, bool clusters)
+{
+    for (int i = 0; gci_algo_at(i); i++) {
+        const gci_algo *a = gci_algo_at(i);
+        bool can = strcmp(a->name, "given") != 0 && (clusters || strncmp(a->name, "wide", 4) != 0);
+        if (can && a->colls >> coll & 1 && k-- == 0) {
+            return a->name;
+        }
+    }
+    return NULL;
 }

@@ -25,6 +25,9 @@ typedef struct bounds_net {
     bool cyclic;                            /* neighbours in rank order stand in different clusters */
     bool uplinks;                           /* the sites' uplinks are what is narrow */
     bool unwitnessed;                       /* see gct.h */
+    const char *algo;                       /* GRIDCOMM_ALGO, or NULL */
+    const struct gc_model *model;           /* that predicts, or NULL */
+    bool uses_model;                        /* and chooses */
 } bounds_net;
 
 typedef struct bounds_cell {
@@ -32,6 +35,8 @@ typedef struct bounds_cell {
     size_t  bytes;                          /* a rank's block; the vector of a broadcast or reduction */
     int     root;
     int64_t bound, cold, warm[BOUNDS_WARM]; /* ns: the first run, those after it */
+    const char *algo;                       /* that is predicted; NULL: the one that is taken */
+    double  predicted;                      /* s, under net->model */
 } bounds_cell;
 
 const char *bounds_op_name(enum bounds_op);
@@ -46,5 +51,10 @@ double  bounds_ratio(const bounds_cell *);                          /* of it to 
 bool    bounds_holds(const bounds_cell *);                          /* 1.02, and beyond 1 byte 1.05 */
 /* Runs the cells one after another in one job. Returns how many ranks failed. */
 int     bounds_measure(const bounds_net *, bounds_cell *, int cells, int time_limit);
+
+/* What is said above, as a model. The k-th algorithm of an operation that can do an even call; NULL: there are no more. */
+struct gci_env;
+struct gc_model *bounds_model(struct gci_env *, const bounds_net *);
+const char *bounds_algo(int coll, int k, bool clusters);
 
 #endif

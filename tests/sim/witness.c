@@ -260,6 +260,10 @@ static enum witness_choice who_chose(const gci_seen *e)
         return call->coll == GCI_ALLTOALL && strcmp(e->choice->name, "direct") == 0 ? WITNESS_ASKING : WITNESS_NOBODY;
     if (gci_choose_read(world->options.algo, forced, text) < 0)
         return WITNESS_NOBODY;
+    bool any_can = !forced[call->coll].name[0] && !call->tree && call->even && call->commutative && call->associative &&
+                   !call->canonical;
+    if (gci_coll_model(e->comm) && any_can)     /* as all have it, which the schedules' proof sees */
+        return WITNESS_MODEL;
     gci_algo_choice want = gci_choose(call, &forced[call->coll]);
     if (strcmp(want.name, e->choice->name) == 0 && want.segment == call->segment)
         return call->tree ? WITNESS_TREE : forced[call->coll].name[0] ? WITNESS_FORCED : WITNESS_RULES;

@@ -22,7 +22,7 @@
 #include <stdio.h>
 
 /* Who chose the algorithm. */
-enum witness_choice { WITNESS_RULES, WITNESS_FORCED, WITNESS_TREE, WITNESS_LAST_BARRIER,
+enum witness_choice { WITNESS_RULES, WITNESS_FORCED, WITNESS_TREE, WITNESS_MODEL, WITNESS_LAST_BARRIER,
                       WITNESS_ASKING,   /* the library asks for sizes, within clusters, before a call of uneven blocks */
                       WITNESS_NOBODY, WITNESS_CHOICES };
 

@@ -261,6 +261,141 @@ static void honest_peer_is_served(void **state)
     stop(p);
 }
 
+/* ---- messages that are taken back ----------------------------------------------------------------------------- */
+
+/* Asks for an envelope of the peer's back. */
+static void ask_back(peer *p, uint32_t seq)
+{
+    gci_packet k = peer_packet(p, GCI_ENVELOPE);
+    k.flags = GCI_FLAG_AGAIN | GCI_FLAG_BACK;
+    k.seq = seq;
+    k.tag = 7;
+    k.total = p->told[seq].total;
+    p->said_count = 0;
+    say(p, &k);
+}
+
+static bool gave_back(const peer *p, uint32_t seq)
+{
+    const gci_packet *fin = last_said(p, GCI_FIN);
+    return fin && fin->seq == seq && fin->flags & GCI_FLAG_BACK;
+}
+
+/* Nobody has asked for it: so nobody gets it, and what it held is free again. It is given back as often as it is asked for. */
+static void a_message_is_given_back(void **state)
+{
+    (void)state;
+    peer *p = start();
+    gci_packet k = envelope(p, 0, 0);   /* what nobody takes still uses a credit */
+    say(p, &k);
+    size_t before = atomic_load(&p->w.env.memory);
+    k = envelope(p, 1000, LONG);
+    say(p, &k);
+    ask_back(p, 1);
+    assert_true(gave_back(p, 1) && p->heard.credit == CREDITS - 1);
+    peer_free_spares(p);
+    assert_true(atomic_load(&p->w.env.memory) <= before);
+    gc_request *r = receive(p, LONG);
+    ask_back(p, 1);                     /* the FIN was lost */
+    assert_true(gave_back(p, 1) && peer_linked(p));
+    assert_done(r, GC_OK, 0);           /* the other one */
+    k = envelope(p, 1000, LONG);
+    say(p, &k);
+    ask_back(p, 2);
+    assert_true(gave_back(p, 2));
+    ask_back(p, 1);                     /* of what was long before only the end is known */
+    assert_true(last_said(p, GCI_FIN) && !gave_back(p, 1) && peer_linked(p));
+    stop(p);
+}
+
+/* One that a receive has, or the user (gc_mprobe), or that came whole, stays. */
+static void what_is_matched_is_not_given_back(void **state)
+{
+    (void)state;
+    peer *p = start();
+    gc_request *r = receive(p, 2000);
+    gci_packet k = envelope(p, 1000, 2000);
+    say(p, &k);
+    ask_back(p, 0);
+    assert_true(!last_said(p, GCI_FIN) && last_said(p, GCI_GRANT));
+    k = peer_packet(p, GCI_CHUNK);
+    k.total = k.length = 1000;
+    say(p, &k);
+    assert_done(r, GC_OK, 2000);
+    ask_back(p, 0);
+    assert_true(last_said(p, GCI_FIN) && !gave_back(p, 0));
+    k = envelope(p, 1000, 2000);
+    say(p, &k);
+    gc_message *taken = NULL;
+    assert_int_equal(gc_improbe(p->comm, PEER_RANK, 7, &taken, NULL), GC_OK);
+    assert_non_null(taken);
+    ask_back(p, 1);
+    const gci_packet *grant = last_said(p, GCI_GRANT);
+    assert_true(!last_said(p, GCI_FIN) && grant && grant->total == 0 && grant->context == 0 && grant->tag == 0);
+    assert_int_equal(gc_imrecv(&taken, buffer, 2000, &r), GC_OK);
+    peer_run(p);
+    assert_true(last_said(p, GCI_GRANT)->context == 2000);
+    k = peer_packet(p, GCI_CHUNK);
+    k.seq = 1;
+    k.total = k.length = 1000;
+    say(p, &k);
+    assert_done(r, GC_OK, 2000);
+    k = envelope(p, 1000, 1000);
+    say(p, &k);
+    ask_back(p, 2);
+    assert_true(last_said(p, GCI_FIN) && !gave_back(p, 2));
+    r = receive(p, 2000);
+    assert_done(r, GC_OK, 1000);
+    assert_true(peer_linked(p));
+    stop(p);
+}
+
+static void nothing_comes_back_before_it_has_come(void **state)
+{
+    (void)state;
+    for (uint32_t ahead = 0; ahead < 2; ahead++) {
+        peer *p = start();
+        gci_packet k = envelope(p, 0, LONG);
+        k.flags = GCI_FLAG_AGAIN | GCI_FLAG_BACK;
+        k.seq += ahead;
+        closes(p, &k, receive(p, LONG));
+    }
+}
+
+/* One send at a time is asked back, so that its receiver needs to remember one. */
+static void sends_are_asked_back_in_turn(void **state)
+{
+    (void)state;
+    peer *p = start();
+    gc_request *r[3];
+    for (uint32_t i = 0; i < 3; i++)
+        r[i] = send(p, LONG, i == 1);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gc_cancel(r[i]), GC_OK);
+    peer_run(p);
+    for (uint32_t i = 0; i < 3; i++) {
+        const gci_packet *asked = last_said(p, GCI_ENVELOPE);
+        assert_true(asked->flags & GCI_FLAG_AGAIN && asked->flags & GCI_FLAG_BACK && asked->seq == i && asked->total == LONG);
+        gci_packet k = peer_packet(p, GCI_FIN);
+        k.seq = i;
+        k.flags = i == 2 ? 0 : GCI_FLAG_BACK;
+        say(p, &k);
+        assert_done(r[i], i == 2 ? GC_OK : GC_ERR_CANCELLED, 0);
+    }
+    assert_true(peer_linked(p));
+    stop(p);
+}
+
+static void nothing_is_given_back_unasked(void **state)
+{
+    (void)state;
+    peer *p = start();
+    gc_request *r = send(p, LONG, false);
+    gci_packet k = peer_packet(p, GCI_FIN);
+    k.flags = GCI_FLAG_BACK;
+    closes(p, &k, r);
+}
+
 /* ---- attacks on credit ---------------------------------------------------------------------------------------- */
 
 static void envelope_without_credit(void **state)
@@ -1163,6 +1298,11 @@ int main(void)
         cmocka_unit_test(chunk_of_an_unknown_message),
         cmocka_unit_test(envelope_from_the_future),
         cmocka_unit_test(envelope_from_the_past),
+        cmocka_unit_test(a_message_is_given_back),
+        cmocka_unit_test(what_is_matched_is_not_given_back),
+        cmocka_unit_test(nothing_comes_back_before_it_has_come),
+        cmocka_unit_test(sends_are_asked_back_in_turn),
+        cmocka_unit_test(nothing_is_given_back_unasked),
         cmocka_unit_test(repetitions_without_end),
         cmocka_unit_test(envelope_changed_after_a_lost_link),
         cmocka_unit_test(not_a_member),

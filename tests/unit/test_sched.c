@@ -189,7 +189,7 @@ static void prove_ranks(job_spec *spec)
             for (int i = 1; i < ranks[n]; i++)
                 hang(&given, (spec->root + i / 2) % ranks[n], (spec->root + i) % ranks[n]);
             spec->tree = strcmp(spec->algo, "given") == 0 ? &given : NULL;
-            spec->clusters = strcmp(spec->algo, "wide") == 0 ? &p.clusters : NULL;
+            spec->clusters = strncmp(spec->algo, "wide", 4) == 0 ? &p.clusters : NULL;
             prove_sizes(spec);
             drop_tree(&given);
         }
@@ -301,6 +301,34 @@ static void test_wide_area(void **state)
     }
 }
 
+/* Two wide-area messages in a row, but no more than two vectors for each cluster but one; of a broadcast one. */
+static void test_divided_vectors(void **state)
+{
+    static const int ranks[] = { 3, 7, 16, 40 };
+    static const enum gci_coll colls[] = { GCI_BCAST, GCI_ALLREDUCE };
+    (void)state;
+    for (size_t n = 0; n < GCI_COUNT(ranks); n++)
+        for (int kind = 0; kind < 4; kind++) {
+            int of[40], clusters = kind < 2 ? 3 : 5;
+            place p;
+            for (int r = 0; r < ranks[n]; r++)
+                of[r] = kind % 2 ? r % clusters : r * clusters / ranks[n];
+            make_place(&p, ranks[n], of);
+            clusters = p.clusters.clusters;
+            for (size_t i = 0; i < 2 * GCI_COUNT(colls); i++) {
+                check_report report;
+                job_spec spec = { .coll = colls[i / 2], .algo = "wide-divided", .ranks = ranks[n], .root = ranks[n] / 2,
+                                  .elem_bytes = 8, .bytes = 1 << 20, .segment = i % 2 ? 8192 : 0, .in_any_order = true,
+                                  .clusters = &p.clusters };
+                size_t vectors = (size_t)(clusters - 1) * (spec.coll == GCI_BCAST ? 1 : 2);
+                assert_true(prove(&spec, &report) > 0);
+                if (report.wan_hops != 2 || report.wan_bytes != vectors * spec.bytes)
+                    fail_msg("%s: %d wide-area messages in a row, %zu bytes", describe(&spec), report.wan_hops, report.wan_bytes);
+            }
+            drop_place(&p);
+        }
+}
+
 /* ---- random jobs ------------------------------------------------------------------------------------------------- */
 
 static uint64_t random_state;
@@ -387,7 +415,7 @@ static void random_job(uint64_t seed)
     place p;
     make_place(&p, spec.ranks, of);
     gc_tree given = random_tree(spec.ranks, spec.root);
-    spec.clusters = strcmp(name, "wide") == 0 || random_below(2) ? &p.clusters : NULL;
+    spec.clusters = strncmp(name, "wide", 4) == 0 || random_below(2) ? &p.clusters : NULL;
     spec.tree = strcmp(name, "given") == 0 ? &given : NULL;
     if (strcmp(name, "wide") == 0)
         prove_wide(&spec);
@@ -527,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_messages_of_trees),
         cmocka_unit_test(test_small_jobs),
         cmocka_unit_test(test_wide_area),
+        cmocka_unit_test(test_divided_vectors),
         cmocka_unit_test(test_random_jobs),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_huge),

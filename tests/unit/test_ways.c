@@ -5,7 +5,8 @@
  *
  * A route has two paths, for what keeps its order and for chunks, and each is as slow as chance wants it. What is no chunk gets
  * past chunks that wait. Payloads are read only when a packet leaves, and written piece by piece, so that a buffer which is used
- * too long shows under the sanitizers. Windows are made smaller at random; no byte too many may ever be on its way.
+ * too long shows under the sanitizers. Windows are made smaller at random; no byte too many may ever be on its way. Sends are
+ * given up: one that says so is received by nobody, any other one by somebody.
  * The same with a peer that dies in the middle of it: every request ends, what came whole can still be received.
  *
  * GCT_SEED=n plays one seed, GCT_ROUNDS ten times so many of them (100).
@@ -48,7 +49,7 @@ typedef struct fake {                    /* what the rooms above take for a gci_
 
 /* How a message went. */
 typedef struct message {
-    bool     posted, sync, dropped, cancelled, done;
+    bool     posted, sync, dropped, asked, cancelled, done;     /* asked: to be cancelled, if that is still possible */
     int      error;
     size_t   bytes, got;
     gc_request *request;
@@ -75,12 +76,14 @@ static struct play {
     int      ways;                      /* the newest one */
     struct { bool routed, one_path; size_t most; } way[WAYS];
     bool     only_routes, same_host, storm, settles, refuses;    /* settles: the last way stays; refuses: memory */
+    bool     takes_back;                /* sends are cancelled, too */
     bool     dies;                      /* side 1, and side 0 hears of it */
     bool     at_once;                   /* a push takes a packet, as the real one does; else it waits for its turn */
     unsigned memory_fails;              /* one allocation in so many, while the storm lasts; 0: none */
     const char *what;                   /* went wrong */
 } play;
-static unsigned overs, recalls;         /* in all plays: answers that a collective is over; windows made smaller */
+/* In all plays: answers that a collective is over; windows made smaller; pairs that gave a message back. */
+static unsigned overs, recalls, given_back;
 
 static unsigned roll(unsigned below)
 {
@@ -631,6 +634,17 @@ static void user_cancel(int rank)
         gc_cancel(m->request);
 }
 
+static void user_take_back(int rank)
+{
+    side *s = &play.side[rank];
+    message *m = s->sends > 0 ? &s->send[roll((unsigned)s->sends)] : NULL;
+    if (!play.takes_back || !m || !m->request)
+        return;
+    m->asked = true;
+    if (gc_cancel(m->request) != GC_OK)
+        wrong("a send cannot be cancelled");
+}
+
 /* Completes what can be; a send's buffer goes away the moment it may. */
 static int messages_test(message *m, int n, bool send)
 {
@@ -685,6 +699,7 @@ static void user_step(int rank)
     case 6: user_take(rank); break;
     case 7: user_take_in(rank, (int)roll(MESSAGES)); break;
     case 8: user_recall(rank); break;
+    case 9: user_take_back(rank); break;
     default: break;
     }
     if (roll(10) == 0)
@@ -721,7 +736,8 @@ static void check_received(int rank)
         check_bytes(m, !rank, 0, nth++, bytes);
     }
     for (int i = 0; i < from->sends; i++)
-        if (from->send[i].error != GC_OK && !(play.memory_fails && from->send[i].error == GC_ERR_NOMEM))
+        if (from->send[i].error != GC_OK && !(play.memory_fails && from->send[i].error == GC_ERR_NOMEM) &&
+            !(from->send[i].asked && from->send[i].cancelled))
             wrong("a send failed");
     for (int i = 0; i < s->coll_recvs; i++)
         if (!s->coll_recv[i].dropped && from->coll_send[i].error == GC_OK) {
@@ -753,7 +769,7 @@ static void check_accounts(int rank)
 {
     const gci_pair *p = play.side[rank].w.p2p->pair[!rank];
     if (p && (p->sent || p->sent_bytes > 0 || p->open || p->queue || p->held > 0 || p->held_bytes > 0 || p->lent > 0 ||
-              p->owing > 0 || (p->room != p->share && !p->recalled)))
+              p->owing > 0 || p->withdrawing || (p->room != p->share && !p->recalled)))
         wrong("an account is not even");
 }
 
@@ -821,6 +837,18 @@ static bool awaits_known(int rank)
     return p && p->recalled && p->up;
 }
 
+/* Whoever asks for a send back hears of it, whatever the other one's user does. */
+static bool all_answered(void)
+{
+    for (int i = 0; i < SIDES; i++) {
+        const gci_pair *p = play.side[i].w.p2p->pair[!i];
+        for (const gc_request *r = p ? p->open : NULL; r; r = r->next)
+            if (r->withdrawn)
+                return false;
+    }
+    return true;
+}
+
 static bool all_through(void)
 {
     post_the_rest();
@@ -868,6 +896,16 @@ static size_t unexpected_bytes(const side *s)
     return bytes;
 }
 
+/* Was this message of side 1 refused, or given back? Of some whose end nobody has heard only their receiver knows. */
+static bool is_nobodys(int nth, const message *got)
+{
+    const message *m = &play.side[1].send[nth];
+    bool whole = got->error == GC_OK || got->error == GC_ERR_TRUNCATE;
+    if (m->error == GC_ERR_NOMEM || m->cancelled)
+        return true;
+    return play.takes_back && whole && (gci_min(m->bytes, got->bytes) != got->got || got->buf[0] != byte_of(1, 0, nth, 0));
+}
+
 /* All of side 0 that is pending has ended; then it receives what came whole, in order, up to an error. */
 static void check_after_death(void)
 {
@@ -879,11 +917,13 @@ static void check_after_death(void)
     int nth = 0, err = GC_OK;
     for (int i = 0; i < s->recvs; i++) {
         const message *m = &s->recv[i];
-        while (nth < play.side[1].sends && play.side[1].send[nth].error == GC_ERR_NOMEM)
-            nth++;
         if (m->cancelled)
             continue;
-        if (m->error == GC_OK || m->error == GC_ERR_TRUNCATE)
+        while (nth < play.side[1].sends && is_nobodys(nth, m))
+            nth++;
+        if (nth == play.side[1].sends && m->error != GC_ERR_PEER)
+            wrong("a receive got something that nobody sent");
+        else if (m->error == GC_OK || m->error == GC_ERR_TRUNCATE)
             check_bytes(m, 1, 0, nth, m->got);
         else if (m->error != GC_ERR_PEER)
             wrong("a receive ended otherwise");
@@ -960,6 +1000,7 @@ static void play_begin(uint64_t seed)
     play.storm = false;
     play.settles = roll(2);
     play.at_once = roll(2);
+    play.takes_back = roll(2);
     for (int i = 0; i < SIDES; i++)
         side_open(i, credits[roll(3)], budget[roll(3)]);
     play.storm = true;
@@ -975,6 +1016,8 @@ static void play_end(void)
         fail_msg("GCT_SEED=%llu: %s (ways %d, routes only %d, same host %d, memory fails %u)", (unsigned long long)play.seed,
                  play.what, play.ways, play.only_routes, play.same_host, play.memory_fails);
     for (int i = 0; i < SIDES; i++) {
+        const gci_pair *p = play.side[i].w.p2p->pair[!i];
+        given_back += p && p->gave_back;
         buffers_free(&play.side[i]);
         side_close(&play.side[i]);
     }
@@ -982,7 +1025,9 @@ static void play_end(void)
 
 static void play_calm(void)
 {
-    if (!run(CALM, all_through))
+    if (!run(CALM, all_answered))
+        wrong("a send that was asked back");
+    if (!play.what && !run(CALM, all_through))
         wrong("stuck");
     for (int i = 0; i < SIDES && !play.what; i++) {
         check_received(i);
@@ -1018,7 +1063,7 @@ static void ways_that_change_lose_nothing(void **state)
 {
     (void)state;
     play_all(play_calm);
-    assert_true((overs > 0 && recalls > 0) || getenv("GCT_SEED"));      /* it happened at all */
+    assert_true((overs > 0 && recalls > 0 && given_back > 0) || getenv("GCT_SEED"));    /* it happened at all */
 }
 
 static void a_death_ends_everything(void **state) { (void)state; play_all(play_death); }

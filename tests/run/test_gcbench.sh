@@ -1,0 +1,97 @@
+#!/bin/sh
+# test_gcbench.sh: what gcbench writes, on this machine: tables, CSV, JSON, pictures, models, explanations. time limit: 300 s
+# SPDX-License-Identifier: MIT
+set -u
+build=$(cd "${BUILD:-build}" && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+unset GRIDCOMM_KEY GRIDCOMM_KEY_FILE GRIDCOMM_RANK GRIDCOMM_SIZE GRIDCOMM_ROOT GRIDCOMM_CLUSTER GRIDCOMM_ALGO GRIDCOMM_MODEL
+passed=0 failed=0 skipped=0
+
+# check NAME COMMAND...
+check() {
+    name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1)); echo "ok   $name"
+    else
+        failed=$((failed + 1)); echo "FAIL $name"
+        head -n 20 out err 2>/dev/null | sed 's/^/       /'
+    fi
+}
+run() { # RANKS, arguments...; few repetitions
+    ranks=$1
+    shift
+    timeout -k 5 100 "$build/gcrun" --no-prefix -n "$ranks" "$build/gcbench" --repeat 3-5 --seconds 2 "$@" >out 2>err </dev/null
+}
+has() { grep -q -e "$1" out; }
+counts() { [ "$(grep -c -e "$1" out)" -eq "$2" ]; }
+
+# A model of three ranks on hosts of their own.
+{
+    printf 'gridcomm-model 1\nkind hockney\nheader 48\neager 0\nreduce 0\ncopy 0\n'
+    printf 'rank 0 class 0 host 0\nrank 1 class 0 host 1\nrank 2 class 0 host 2\n'
+    printf 'class 0 site 0 nic 8e-9 8e-9 apart\nsite 0 uplink 0 0 apart\n'
+    printf 'within 0 latency 1e-3 per-byte 0\nbetween 0 0 latency 1e-3 per-byte 0\n'
+} >model
+
+run 3; status=$?
+check 'everything, by default' eval '[ $status -eq 0 ] && counts "^  " 34 && has "^# 3 ranks, root 0, timing global"'
+check 'messages, too' has '^  p2p  *-  *65536  *[345] '
+for way in root max global; do
+    run 2 --timing $way --form csv --sizes 8 bcast; status=$?
+    check "timing $way" eval '[ $status -eq 0 ] && has "^bcast,,8,'$way',[345],[0-9.e-]*,[0-9.e-]*,[0-9.e-]*,$" && counts . 2'
+done
+run 3 --algorithms all --sizes 1-64 --form csv allreduce; status=$?
+check 'the whole pool, powers of four' eval '[ $status -eq 0 ] && has "^allreduce,ring,16,global," && has "^allreduce,circulant,64," && ! has ",given," && counts "^allreduce,doubling," 4'
+run 3 --algorithms 'chain@65536,kary:2,ring' --sizes 1M --root 2 --form csv bcast reduce; status=$?
+check 'algorithms by name, those that there are' eval '[ $status -eq 0 ] && counts "^[a-z]*,chain@65536,1048576," 2 && counts "^[a-z]*,kary:2," 2 && ! has ring'
+
+run 3 --model model --sizes 1 --plot picture.svg --output table bcast p2p; status=$?
+check 'predicted beside measured' eval '[ $status -eq 0 ] && [ ! -s out ] && grep -q "^  p2p .* 1000.39  *[+-][0-9.]*%$" table'
+check 'a picture' eval 'grep -q "<svg" picture.svg && grep -q "</svg>" picture.svg && grep -q ">bcast</text>" picture.svg && [ "$(grep -c "<polyline" picture.svg)" -eq 4 ]'
+run 3 --model model --form json --sizes 1,1K gather barrier; status=$?
+check 'JSON' eval '[ $status -eq 0 ] && counts "predicted_s" 3'
+if command -v python3 >/dev/null; then
+    check 'JSON that others read' python3 -c 'import json; t = json.load(open("out")); assert t["ranks"] == 3 and len(t["rows"]) == 3'
+fi
+run 3 --model model --choose --sizes 1 bcast; status=$?
+check 'by the choice of a model' [ $status -eq 0 ]
+run 3 --model model --explain bcast 64K; status=$?
+check 'every candidate, the fastest first' eval '[ $status -eq 0 ] && counts " us  " "$(($(wc -l <out) - 1))" && sed -n 2p out | grep -q taken && tail -n +2 out | sort -c -s -k1,1n'
+GRIDCOMM_MODEL=$dir/model
+export GRIDCOMM_MODEL
+run 3 --explain alltoall 1; status=$?
+check 'by the model in use' eval '[ $status -eq 0 ] && has " bruck "'
+run 2 barrier; status=$?
+check 'a model of other ranks' eval '[ $status -eq 1 ] && grep -q "of 3 ranks, this job has 2" err'
+unset GRIDCOMM_MODEL
+run 3 --explain bcast 1; status=$?
+check 'no model' eval '[ $status -eq 1 ] && grep -q "no model is in use" err'
+
+for kind in hockney plogp; do
+    run 2 --fit fitted --kind $kind --seconds 20; status=$?
+    check "fits $kind" eval '[ $status -eq 0 ] && grep -q "^kind '$kind'" fitted'
+    run 2 --model fitted --sizes 1 --form csv p2p; status=$?
+    check "predicts by it" eval '[ $status -eq 0 ] && has "^p2p,,1,root,[345],.*,[0-9.e-][0-9.e-]*$"'
+done
+run 2 --fit /nonexistent/model --seconds 20; status=$?
+check 'a model that cannot be written' eval '[ $status -eq 1 ] && grep -q "/nonexistent/model: No such" err'
+run 2 --model /nonexistent bcast; status=$?
+check 'a model that is not there' eval '[ $status -eq 1 ] && grep -q "/nonexistent: No such" err'
+run 2 --root 2 bcast; status=$?
+check 'a root that is not there' [ $status -eq 1 ]
+
+"$build/gcbench" --help >out 2>err; status=$?
+check 'help' eval '[ $status -eq 0 ] && has "usage: gcrun"'
+"$build/gcbench" --sizes 1 --repeat 3 --form csv >out 2>err; status=$?
+check 'a world of one' eval '[ $status -eq 0 ] && counts . 12'
+for wrong in '--nonsense' '--sizes' '--sizes x' '--sizes 1,x' '--sizes 1-' '--sizes 99999999999999999999' '--repeat 0' '--repeat 5-3' '--repeat x' \
+    '--timing never' '--form xml' '--precision 2' '--seconds 0' '--explain bcast' '--explain bcast x' '--root -1' 'cast'; do
+    "$build/gcbench" $wrong >out 2>err; status=$?
+    check "wrong: $wrong" [ $status -eq 2 ]
+done
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,64 @@
+/* gcbench.h: what the files of the benchmark share.
+ * SPDX-License-Identifier: MIT
+ *
+ *   gcbench.c       options, main; fitting a model, explaining a choice
+ *   gcbench_run.c   what is measured and how: operations, ways of timing, repetition
+ *   gcbench_out.c   tables, CSV, JSON, pictures
+ */
+#ifndef GCBENCH_H
+#define GCBENCH_H
+
+#include "gridcomm_int.h"
+
+enum { BENCH_SIZES = 64, BENCH_P2P = GCI_COLLS, BENCH_OPS, BENCH_SAMPLES = 4096 };
+
+enum bench_timing { BENCH_ROOT, BENCH_MAX, BENCH_GLOBAL, BENCH_TIMINGS };
+enum bench_form { BENCH_TEXT, BENCH_CSV, BENCH_JSON };
+
+typedef struct bench_options {
+    bool        op[BENCH_OPS];
+    size_t      size[BENCH_SIZES];      int sizes;
+    const char *algorithms;             /* "binomial,chain@65536"; "all"; NULL: what the operation takes */
+    int         root, peer;             /* peer: of ping-pongs; -1: the last rank */
+    int         least, most;            /* repetitions */
+    double      precision, seconds;     /* half a confidence interval over the median; at most for one row, or for --fit */
+    enum bench_timing timing;
+    enum bench_form form;
+    const char *model, *plot, *output;
+    bool        choose;                 /* --choose: by the model */
+    const char *fit, *kind;
+    const char *explain;                size_t explain_bytes;
+    bool        help;
+} bench_options;
+
+/* A row of the table. s; predicted < 0: nothing is said */
+typedef struct bench_row {
+    int    op;                          /* enum gci_coll or BENCH_P2P */
+    char   algo[GCI_ALGO_NAME + 16];    /* "": what the operation takes */
+    size_t bytes;
+    int    n;
+    double median, low, high, predicted;        /* low, high: 95 % of the median */
+} bench_row;
+
+const char *bench_op_name(int op);
+const char *bench_timing_name(enum bench_timing);
+
+/* gcbench_run.c: measures all rows, at every rank; rank 0's are handed over as they come. GC_OK or GC_ERR_*. */
+typedef struct bench_job {
+    gc_comm *world;
+    const bench_options *o;
+    const gc_model *model;              /* rank 0: that predicts, or NULL */
+    void (*begin)(void *user, int op, const char *algo, size_t bytes);          /* rank 0: before a row; and after it */
+    void (*done)(void *user, const bench_row *);
+    void *user;
+} bench_job;
+int bench_run(const bench_job *);
+
+/* gcbench_out.c */
+void bench_head(FILE *, const bench_options *, bool predicted, int ranks);
+void bench_put(FILE *, const bench_options *, bool predicted, const bench_row *, bool first);
+void bench_tail(FILE *, const bench_options *);
+/* Time over size, both logarithmic: a field for each operation, a line for each algorithm, dashed as predicted. */
+int  bench_plot(const char *path, const bench_row *, int rows);     /* 0, or -1 and errno */
+
+#endif

@@ -1,0 +1,576 @@
+/* trials.c: who measures what at the same time, and which model follows from what was found (pure).
+ * SPDX-License-Identifier: MIT
+ *
+ * A trial is a driver and up to three parts, one after another; the flows of a part are under way at once:
+ *
+ *     pair      a -> b; b -> a                    latency and rate of the two, there and back
+ *     site      x -> y, x -> z;                   do messages to several sites share x's uplink?
+ *               y -> x, z -> x; x -> y, z -> x    and from them? and does what goes out share with what comes in?
+ *     trunk     x -> y, x' -> y'; and back        two hosts of each site: do they share the line between the sites?
+ *     host      as site, among hosts of one       what a host's NIC takes
+ *
+ * Few hosts of a site are measured in all pairs (those that share nothing at once: Dichev 2014, ch. 6), and each is a class; else
+ * each host is in two pairs, and the site is one class. A pair of sites is measured by one pair of hosts, and by a second one to
+ * check. Each trial is put into the first round in which neither its hosts nor its sites' links are busy, the longest first; the
+ * pairs of n sites come in the order of (x + y) mod n, so that n rounds take them. Without the first pair of each two classes or
+ * sites there is no model; all else is optional, should there be no time.
+ *
+ * k flows that take k times as long as one share something, whose rate that is; if hosts or links that are known already do not
+ * explain it.
+ */
+#include "gridcomm_int.h"
+
+#include <stdlib.h>
+
+#define TRIALS_SHARED 1.3               /* times as long as what is known explains: something is shared */
+#define TRIALS_TOGETHER 1.5             /* the same for two flows, one out and one in: 1 or 2 is to be expected */
+
+/* ---- hosts and classes ------------------------------------------------------------------------------------------- */
+
+static void trials_hosts(const gci_clusters *s, gci_trials *t, int32_t number[])
+{
+    for (int32_t k = 0; k < t->sites; k++) {
+        t->first_host[k] = t->hosts;
+        for (int32_t i = s->first[k]; i < s->first[k + 1]; i++) {
+            int32_t rank = s->member[i], *host = &number[s->topo->of[rank]];    /* + 1 */
+            if (*host == 0) {
+                t->rank[t->hosts] = rank;
+                t->second[t->hosts] = -1;
+                *host = ++t->hosts;
+            } else if (t->second[*host - 1] < 0) {
+                t->second[*host - 1] = rank;
+            }
+            t->host_of[rank] = *host - 1;
+        }
+    }
+    t->first_host[t->sites] = t->hosts;
+}
+
+static int32_t trials_count(const gci_trials *t, int32_t site) { return t->first_host[site + 1] - t->first_host[site]; }
+static bool trials_few(const gci_trials *t) { return t->classes == t->hosts; }
+
+static void trials_classes(const gci_clusters *s, gci_trials *t)
+{
+    bool few = t->hosts <= GCI_TRIAL_CLASSES;
+    for (int32_t k = 0; k < t->sites; k++)
+        few &= trials_count(t, k) <= GCI_TRIAL_FEW;
+    t->classes = few ? t->hosts : t->sites;
+    for (int i = 0; i < t->ranks; i++) {
+        t->class_of[i] = few ? t->host_of[i] : s->of[i];
+        t->site_of[t->class_of[i]] = s->of[i];
+    }
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
+
+/* While trials are added: in which rounds hosts and sites are busy. */
+typedef struct trials_plan {
+    gci_env    *env;
+    gci_trials *t;
+    uint8_t    *busy;                   /* [rounds * (hosts + sites)] */
+    int32_t     room;
+    bool        full;                   /* out of memory */
+} trials_plan;
+
+static int32_t trials_site(const gci_trials *t, int32_t rank) { return t->site_of[t->class_of[rank]]; }
+
+/* Takes what the trial needs in that round, or looks whether that is free. */
+static bool trials_use(const trials_plan *p, const gci_trial *trial, int32_t round, bool take)
+{
+    const gci_trials *t = p->t;
+    uint8_t *busy = p->busy + (size_t)round * (size_t)(t->hosts + t->sites);
+    bool free = true;
+    for (int part = 0; part < trial->parts; part++)
+        for (int i = 0; i < trial->flows[part]; i++) {
+            int32_t from = trial->flow[part][i].from, to = trial->flow[part][i].to;
+            int32_t x = trials_site(t, from), y = trials_site(t, to);
+            uint8_t *used[4] = { &busy[t->host_of[from]], &busy[t->host_of[to]], &busy[t->hosts + x], &busy[t->hosts + y] };
+            for (int k = 0; k < (x == y ? 2 : 4); k++) {
+                free &= !*used[k];
+                *used[k] |= take;
+            }
+        }
+    return free;
+}
+
+static void trials_add(trials_plan *p, const gci_trial *trial)
+{
+    gci_trials *t = p->t;
+    int32_t round = 0;
+    size_t width = (size_t)(t->hosts + t->sites);
+    while (round < t->rounds && !trials_use(p, trial, round, false))
+        round++;
+    if (round == t->rounds) {
+        uint8_t *busy = gci_realloc(p->env, p->busy, ((size_t)round + 1) * width);
+        p->full |= !busy;
+        if (!busy)
+            return;
+        p->busy = busy;
+        memset(busy + (size_t)round * width, 0, width);
+        t->rounds++;
+    }
+    if (t->n == p->room) {
+        int32_t room = 2 * p->room + 16;
+        gci_trial *grown = gci_realloc(p->env, t->trial, (size_t)room * sizeof *grown);
+        p->full |= !grown;
+        if (!grown)
+            return;
+        t->trial = grown;
+        p->room = room;
+    }
+    trials_use(p, trial, round, true);
+    t->trial[t->n] = *trial;
+    t->trial[t->n++].round = round;
+}
+
+/* ---- trials ------------------------------------------------------------------------------------------------------ */
+
+/* A flow and, in the part after it, its way back. */
+static void trials_flow(gci_trial *trial, int32_t from, int32_t to)
+{
+    trial->flow[0][trial->flows[0]++] = (gci_flow){ from, to };
+    trial->flow[1][trial->flows[1]++] = (gci_flow){ to, from };
+}
+
+static void trials_pair(trials_plan *p, int32_t a, int32_t b, bool optional)
+{
+    gci_trial trial = { .driver = a, .parts = 2, .optional = optional };
+    trials_flow(&trial, a, b);
+    trials_add(p, &trial);
+}
+
+/* Rank i of a site: the first of each host, then, if there is one, the second; and again. */
+static int32_t trials_end(const gci_trials *t, int32_t site, int32_t i)
+{
+    int32_t n = trials_count(t, site), host = t->first_host[site] + i % n;
+    return i < n || t->second[host] < 0 ? t->rank[host] : t->second[host];
+}
+
+static void trials_sites_pairs(trials_plan *p, int32_t check)
+{
+    const gci_trials *t = p->t;
+    for (int32_t sum = 0; sum < t->sites; sum++)
+        for (int32_t x = 0; x < t->sites; x++) {
+            int32_t y = (sum - x + t->sites) % t->sites, i = y + check, k = x + check;
+            if (x < y && (!check || trials_count(t, x) > 1 || trials_count(t, y) > 1))
+                trials_pair(p, t->rank[t->first_host[x] + i % trials_count(t, x)],
+                            t->rank[t->first_host[y] + k % trials_count(t, y)], check > 0);
+        }
+}
+
+static void trials_trunks(trials_plan *p)
+{
+    const gci_trials *t = p->t;
+    for (int32_t sum = 0; sum < t->sites; sum++)
+        for (int32_t x = 0; x < t->sites; x++) {
+            int32_t y = (sum - x + t->sites) % t->sites, a = trials_end(t, x, 0), b = trials_end(t, y, 0);
+            int32_t a2 = trials_end(t, x, 1), b2 = trials_end(t, y, 1);
+            if (x >= y || (a == a2 && b == b2))
+                continue;
+            gci_trial trial = { .driver = a, .parts = 2, .optional = true };
+            trials_flow(&trial, a, b);
+            trials_flow(&trial, a2, b2);
+            trials_add(p, &trial);
+        }
+}
+
+/* From several ranks of one site or host to others, back, and one each way at once. */
+static void trials_fan(trials_plan *p, const int32_t from[], const int32_t to[], int32_t n)
+{
+    gci_trial trial = { .driver = from[0], .parts = 3, .optional = true, .flows = { 0, 0, 2 } };
+    for (int32_t i = 0; i < n; i++)
+        trials_flow(&trial, from[i], to[i]);
+    trial.flow[2][0] = trial.flow[0][0];
+    trial.flow[2][1] = trial.flow[1][1];
+    trials_add(p, &trial);
+}
+
+static void trials_uplinks(trials_plan *p)
+{
+    const gci_trials *t = p->t;
+    int32_t from[GCI_TRIAL_FLOWS], to[GCI_TRIAL_FLOWS], n = gci_max32(t->sites - 1, 0);
+    n = n < GCI_TRIAL_FLOWS ? n : GCI_TRIAL_FLOWS;
+    for (int32_t x = 0; x < t->sites && n > 1; x++) {
+        for (int32_t i = 0; i < n; i++) {
+            from[i] = trials_end(t, x, i);
+            to[i] = t->rank[t->first_host[(x + 1 + i) % t->sites]];
+        }
+        trials_fan(p, from, to, n);
+    }
+}
+
+/* All pairs of the hosts of a site, as a tournament; of many each with its two neighbours. */
+static void trials_hosts_pairs(trials_plan *p, int32_t site)
+{
+    const gci_trials *t = p->t;
+    const int32_t *rank = t->rank + t->first_host[site];
+    int32_t n = trials_count(t, site);
+    for (int32_t sum = 0; trials_few(t) && sum < n; sum++)
+        for (int32_t i = 0; i < n; i++)
+            if (i < (sum - i + n) % n)
+                trials_pair(p, rank[i], rank[(sum - i + n) % n], false);
+    for (int32_t i = 0; !trials_few(t) && i + 1 < n; i++)
+        trials_pair(p, rank[i], rank[i + 1], i > 0);
+}
+
+static void trials_within(trials_plan *p, int32_t site)
+{
+    const gci_trials *t = p->t;
+    bool done = false;
+    for (int32_t h = t->first_host[site]; h < t->first_host[site + 1] && !(done && !trials_few(t)); h++)
+        if (t->second[h] >= 0) {
+            trials_pair(p, t->rank[h], t->second[h], false);
+            done = true;
+        }
+}
+
+/* What a host takes: of each class one. */
+static void trials_nics(trials_plan *p, int32_t site)
+{
+    const gci_trials *t = p->t;
+    const int32_t *rank = t->rank + t->first_host[site];
+    int32_t n = trials_count(t, site);
+    for (int32_t i = 0; n > 2 && i < (trials_few(t) ? n : 1); i++)
+        trials_fan(p, (int32_t[]){ rank[i], rank[i] }, (int32_t[]){ rank[(i + 1) % n], rank[(i + 2) % n] }, 2);
+}
+
+static int trials_order(const void *a, const void *b)
+{
+    const gci_trial *x = a, *y = b;
+    int by_round = (x->round > y->round) - (x->round < y->round);
+    return by_round ? by_round : (x->driver > y->driver) - (x->driver < y->driver);
+}
+
+GCI int gci_trials_make(gci_env *env, const gci_clusters *s, gci_trials *t)
+{
+    size_t ranks = (size_t)s->topo->nodes, sites = (size_t)s->clusters;
+    *t = (gci_trials){ .ranks = s->topo->nodes, .sites = s->clusters };
+    if (s->clusters > GCI_TRIAL_SITES)
+        return GC_ERR_UNSUPPORTED;
+    trials_plan p = { .env = env, .t = t };
+    int32_t *block = gci_alloc(env, (5 * ranks + sites + 1) * sizeof *block);
+    int32_t *number = gci_alloc(env, (size_t)s->topo->clusters * sizeof *number);
+    if (block && number) {
+        t->host_of = block;
+        t->class_of = block + ranks;
+        t->site_of = block + 2 * ranks;
+        t->rank = block + 3 * ranks;
+        t->second = block + 4 * ranks;
+        t->first_host = block + 5 * ranks;
+        trials_hosts(s, t, number);
+        trials_classes(s, t);
+        trials_sites_pairs(&p, 0);
+        trials_uplinks(&p);
+        trials_trunks(&p);
+        trials_sites_pairs(&p, 1);
+        for (int32_t k = 0; k < t->sites; k++) {
+            trials_nics(&p, k);
+            trials_hosts_pairs(&p, k);
+            trials_within(&p, k);
+        }
+        if (t->n > 0)
+            qsort(t->trial, (size_t)t->n, sizeof *t->trial, trials_order);
+        for (int i = 0; i < t->n; i++)
+            t->needed = t->trial[i].optional ? t->needed : t->trial[i].round + 1;
+    } else
+        gci_free(env, block);
+    gci_free(env, number);
+    gci_free(env, p.busy);
+    if (block && number && !p.full)
+        return GC_OK;
+    gci_trials_free(env, t);
+    return GC_ERR_NOMEM;
+}
+
+GCI void gci_trials_free(gci_env *env, gci_trials *t)
+{
+    gci_free(env, t->host_of);
+    gci_free(env, t->trial);
+    *t = (gci_trials){ 0 };
+}
+
+/* ---- what was found ---------------------------------------------------------------------------------------------- */
+
+/* A part, and what it says: the time of a byte beside those of an empty message, of each of its flows. */
+typedef struct trials_part { const gci_trial *trial; const gci_findings *found; int part; double slope; } trials_part;
+
+typedef struct trials_fit {
+    gci_env          *env;
+    const gci_trials *t;
+    const gci_findings *found;
+    trials_part      *some;             /* room for all */
+    gc_model         *m;
+    double           *slope;            /* [classes * classes] of one message between hosts; 0: not known */
+    double           *single;           /* [2 * classes] of the fastest out of a host, and into it */
+} trials_fit;
+
+/* One flow: the straight line through the shortest that has the least squares. Several, which may have begun one after another:
+ * between the two longest, where all are under way. */
+static double trials_slope(const gci_findings *found, int part, int flows)
+{
+    const gci_finding *point = found->point[part];
+    double above = 0, below = 0;
+    int n = (int)found->points[part];
+    for (int i = 1; i < n && flows == 1; i++) {
+        double bytes = (double)(point[i].bytes - point[0].bytes);
+        above += bytes * (point[i].seconds - point[0].seconds);
+        below += bytes * bytes;
+    }
+    if (flows > 1 && n > 1) {
+        above = point[n - 1].seconds - point[n - 2].seconds;
+        below = (double)(point[n - 1].bytes - point[n - 2].bytes);
+    }
+    return below > 0 && above > 0 ? above / below : 0;
+}
+
+static trials_part trials_part_at(const trials_fit *f, int i, int part)
+{
+    const gci_trial *trial = &f->t->trial[i];
+    return (trials_part){ trial, &f->found[i], part, trials_slope(&f->found[i], part, trial->flows[part]) };
+}
+
+static int trials_slower(const void *a, const void *b)
+{
+    double x = ((const trials_part *)a)->slope, y = ((const trials_part *)b)->slope;
+    return (x > y) - (x < y);
+}
+
+/* The single flow that stands for those between two classes: of several the one of median rate, of two the faster. All pairs of
+ * two sites have the same. false: none was tried. */
+static bool trials_stands(const trials_fit *f, int32_t a, int32_t b, bool within, trials_part *out)
+{
+    const gci_trials *t = f->t;
+    int n = 0;
+    for (int i = 0; i < t->n; i++)
+        for (int part = 0; part < t->trial[i].parts; part++) {
+            gci_flow flow = t->trial[i].flow[part][0];
+            int32_t x = t->class_of[flow.from], y = t->class_of[flow.to];
+            bool apart = t->site_of[a] != t->site_of[b];
+            bool fits = apart ? t->site_of[x] == t->site_of[a] && t->site_of[y] == t->site_of[b] : x == a && y == b;
+            if (t->trial[i].flows[part] == 1 && fits && f->found[i].points[part] > 1 &&
+                (t->host_of[flow.from] == t->host_of[flow.to]) == within)
+                f->some[n++] = trials_part_at(f, i, part);
+        }
+    if (n > 0) {
+        qsort(f->some, (size_t)n, sizeof *f->some, trials_slower);
+        *out = f->some[(n - 1) / 2];
+    }
+    return n > 0;
+}
+
+/* ---- the costs of pairs ------------------------------------------------------------------------------------------ */
+
+/* There and back: two latencies, two bytes and their headers. */
+static void trials_hockney(const trials_part *p, size_t header, gci_cost_model *cost)
+{
+    double back = trials_slope(p->found, 1 - p->part, 1), empty = p->found->point[p->part][0].seconds;
+    double latency = (empty - (p->slope + back) * (double)(1 + header)) / 2;
+    cost->latency = latency > 0 ? latency : 0;
+    cost->per_byte = p->slope;
+}
+
+/* Kielmann, Bal and Verstoep 2000: the shortest there and back takes 2 (L + g(0)), a longer one there g(m) - g(0) more. */
+static int trials_plogp(gci_env *env, const trials_part *p, gci_cost_model *cost)
+{
+    const gci_finding *point = p->found->point[p->part];
+    double before = 0, latency = point[0].seconds / 2 - p->found->gap;
+    int err = GC_OK;
+    cost->latency = latency > 0 ? latency : 0;
+    for (int i = 0; i < p->found->points[p->part] && err == GC_OK; i++) {
+        double gap = point[i].seconds - point[0].seconds + p->found->gap;
+        before = gap > before ? gap : before;
+        err = gci_model_point(env, &cost->curve[GCI_COST_GAP], (size_t)point[i].bytes, before);
+    }
+    for (int side = GCI_COST_SEND; side <= GCI_COST_RECV; side++)
+        for (int i = 0; i < p->found->points[side] && err == GC_OK; i++) {
+            const gci_finding *busy = &p->found->point[side][i];
+            if (busy->busy > 0)
+                err = gci_model_point(env, &cost->curve[side], (size_t)busy->bytes, busy->busy);
+        }
+    return err;
+}
+
+static int trials_cost(const trials_fit *f, const trials_part *p, gci_cost_model *cost)
+{
+    if (f->m->kind == GCI_PLOGP)
+        return trials_plogp(f->env, p, cost);
+    trials_hockney(p, f->m->header, cost);
+    return GC_OK;
+}
+
+static int trials_costs(trials_fit *f)
+{
+    int err = GC_OK, n = f->t->classes;
+    for (int32_t a = 0; a < n && err == GC_OK; a++) {
+        trials_part p;
+        for (int32_t b = 0; b < n && err == GC_OK; b++)
+            if (trials_stands(f, a, b, false, &p)) {
+                f->slope[a * n + b] = p.slope;
+                err = trials_cost(f, &p, &f->m->between[a * n + b]);
+            }
+        if (err == GC_OK && trials_stands(f, a, a, true, &p))
+            err = trials_cost(f, &p, &f->m->within[a]);
+    }
+    return err;
+}
+
+/* ---- what is shared ---------------------------------------------------------------------------------------------- */
+
+/* Where the flows of a part come from and go to; -1: from or to several. */
+typedef struct trials_ends { int32_t from_host, to_host, from_site, to_site; } trials_ends;
+
+static int32_t trials_same(int i, int32_t before, int32_t now) { return i == 0 || before == now ? now : -1; }
+
+static trials_ends trials_ends_of(const gci_trials *t, const gci_trial *trial, int part)
+{
+    trials_ends e = { -1, -1, -1, -1 };
+    for (int i = 0; i < trial->flows[part]; i++) {
+        gci_flow flow = trial->flow[part][i];
+        e.from_host = trials_same(i, e.from_host, t->host_of[flow.from]);
+        e.to_host = trials_same(i, e.to_host, t->host_of[flow.to]);
+        e.from_site = trials_same(i, e.from_site, trials_site(t, flow.from));
+        e.to_site = trials_same(i, e.to_site, trials_site(t, flow.to));
+    }
+    return e;
+}
+
+static double trials_larger(double a, double b) { return a > b ? a : b; }
+
+static void trials_least(double *rate, double found)
+{
+    if (found > 0 && (*rate <= 0 || found < *rate))
+        *rate = found;
+}
+
+/* What a host takes, out or in: no less than its fastest single flow, and no more than as many of those as there were flows. */
+static void trials_fit_nic(const trials_fit *f, const trials_part *p, int32_t class, bool in)
+{
+    int flows = p->trial->flows[p->part];
+    double single = f->single[2 * class + in], together = p->slope / flows;
+    double *rate = in ? &f->m->nic[class].in : &f->m->nic[class].out;
+    if (flows == 1)
+        trials_least(&f->single[2 * class + in], p->slope);
+    else if (single <= 0)
+        trials_least(rate, together);
+    else
+        trials_least(rate, together < single / flows ? single / flows : together > single ? single : together);
+}
+
+/* First all single flows, then several at once; where those were not tried, a single one takes all that there is. */
+static void trials_fit_nics(trials_fit *f)
+{
+    const gci_trials *t = f->t;
+    for (int i = 0; i < 2 * t->n; i++)
+        for (int part = 0; part < t->trial[i % t->n].parts; part++) {
+            trials_part p = trials_part_at(f, i % t->n, part);
+            trials_ends e = trials_ends_of(t, p.trial, part);
+            const gci_flow *flow = p.trial->flow[part];
+            if ((p.trial->flows[part] == 1) != (i < t->n) || e.from_host == e.to_host)
+                continue;
+            if (e.from_host >= 0)
+                trials_fit_nic(f, &p, t->class_of[flow->from], false);
+            if (e.to_host >= 0)
+                trials_fit_nic(f, &p, t->class_of[flow->to], true);
+        }
+    for (int32_t c = 0; c < t->classes; c++) {
+        gci_port *nic = &f->m->nic[c];
+        nic->out = nic->out > 0 ? nic->out : f->single[2 * c];
+        nic->in = nic->in > 0 ? nic->in : f->single[2 * c + 1];
+    }
+}
+
+/* The time of a byte of each flow, as far as pairs and hosts explain it. */
+static double trials_explained(const trials_fit *f, const gci_trial *trial, int part)
+{
+    const gci_trials *t = f->t;
+    double most = 0;
+    for (int i = 0; i < trial->flows[part]; i++) {
+        gci_flow flow = trial->flow[part][i];
+        int32_t a = t->class_of[flow.from], b = t->class_of[flow.to], out = 0, in = 0;
+        for (int k = 0; k < trial->flows[part]; k++) {
+            out += t->host_of[trial->flow[part][k].from] == t->host_of[flow.from];
+            in += t->host_of[trial->flow[part][k].to] == t->host_of[flow.to];
+        }
+        most = trials_larger(most, f->slope[a * t->classes + b]);
+        most = trials_larger(most, trials_larger(f->m->nic[a].out * out, f->m->nic[b].in * in));
+    }
+    return most;
+}
+
+static void trials_fit_uplinks(trials_fit *f)
+{
+    const gci_trials *t = f->t;
+    for (int i = 0; i < t->n; i++)
+        for (int part = 0; part < t->trial[i].parts; part++) {
+            trials_part p = trials_part_at(f, i, part);
+            trials_ends e = trials_ends_of(t, p.trial, part);
+            int flows = p.trial->flows[part];
+            if (flows < 2 || p.slope <= TRIALS_SHARED * trials_explained(f, p.trial, part))
+                continue;
+            if (e.from_site >= 0 && e.to_site < 0)
+                f->m->uplink[e.from_site].out = p.slope / flows;
+            else if (e.to_site >= 0 && e.from_site < 0)
+                f->m->uplink[e.to_site].in = p.slope / flows;
+        }
+}
+
+static void trials_fit_trunks(trials_fit *f)
+{
+    const gci_trials *t = f->t;
+    for (int i = 0; i < t->n; i++)
+        for (int part = 0; part < t->trial[i].parts; part++) {
+            trials_part p = trials_part_at(f, i, part);
+            trials_ends e = trials_ends_of(t, p.trial, part);
+            int flows = p.trial->flows[part];
+            if (flows < 2 || e.from_site < 0 || e.to_site < 0 || e.from_site == e.to_site)
+                continue;
+            double uplinks = flows * trials_larger(f->m->uplink[e.from_site].out, f->m->uplink[e.to_site].in);
+            if (p.slope > TRIALS_SHARED * trials_larger(uplinks, trials_explained(f, p.trial, part)))
+                f->m->trunk[e.from_site * t->sites + e.to_site] = p.slope / flows;
+        }
+}
+
+/* One flow out of a host or site, one into it. */
+static void trials_fit_together(trials_fit *f)
+{
+    const gci_trials *t = f->t;
+    for (int i = 0; i < t->n; i++) {
+        if (t->trial[i].parts < 3)
+            continue;
+        trials_part p = trials_part_at(f, i, 2);
+        const gci_flow *flow = p.trial->flow[2];
+        int32_t a = t->class_of[flow[0].from], x = t->site_of[a];
+        bool apart = trials_site(t, flow[0].to) != x;
+        gci_port *port = apart ? &f->m->uplink[x] : &f->m->nic[a];
+        if (p.slope > TRIALS_TOGETHER * trials_explained(f, p.trial, 2) && port->out > 0 && port->in > 0)
+            port->together = true;
+    }
+}
+
+GCI int gci_trials_fit(gci_env *env, const gci_trials *t, const gci_findings found[], enum gci_model_kind kind, gc_model **out)
+{
+    gci_env plain = { .alloc = NULL };
+    trials_fit f = { .env = &plain, .t = t, .found = found };
+    size_t classes = (size_t)t->classes;
+    int err = gci_model_make(&plain, kind, t->ranks, t->class_of, t->host_of, t->site_of, &f.m);
+    *out = NULL;
+    if (err < 0)
+        return err;
+    f.m->header = GCI_HEADER_BYTES;
+    f.some = gci_alloc(env, ((size_t)t->n * GCI_TRIAL_PARTS + 1) * sizeof *f.some);
+    f.slope = gci_alloc(env, classes * classes * sizeof *f.slope);
+    f.single = gci_alloc(env, 2 * classes * sizeof *f.single);
+    err = f.some && f.slope && f.single ? trials_costs(&f) : GC_ERR_NOMEM;
+    if (err == GC_OK) {
+        trials_fit_nics(&f);
+        trials_fit_uplinks(&f);
+        trials_fit_trunks(&f);
+        trials_fit_together(&f);
+        *out = f.m;
+    } else
+        gci_model_drop(&plain, f.m);
+    gci_free(env, f.some);
+    gci_free(env, f.slope);
+    gci_free(env, f.single);
+    return err;
+}
