@@ -78,7 +78,10 @@ static int close_call(collective *c)
     }
     if (c->out)
         *c->out = failed ? MPI_REQUEST_NULL : c->r;
-    return c->class ? gcm_error(c->comm, c->call, c->class, NULL) : gcm_gc_error(c->comm, c->call, c->err);
+    int class = c->class ? gcm_error(c->comm, c->call, c->class, NULL) : gcm_gc_error(c->comm, c->call, c->err);
+    if (!c->out)
+        gcm_orphans_unpack();
+    return class;
 }
 
 #define RUN(c, op, ...) \

@@ -71,9 +71,7 @@ static int comm_wrap(const char *call, MPI_Comm parent, int err, gc_comm *gc, MP
             gcm_delete(c);
         return gcm_error(parent, call, class, NULL);
     }
-    MPI_Errhandler handler = parent->handler;
-    handler->refs++;
-    c->handler = handler;
+    c->handler = gcm_errhandler_of(parent);
     *out = c;
     return MPI_SUCCESS;
 }
@@ -99,8 +97,14 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out)
     gc_comm *gc = NULL;
     if (gcm_comm_bad(comm) || !out)
         return GCM_FAIL(comm, gcm_comm_bad(comm) ? MPI_ERR_COMM : MPI_ERR_ARG);
-    int err = gc_comm_dup(comm->gc, &gc);
-    return comm_wrap(__func__, comm, err, gc, out);
+    int err = gc_comm_dup(comm->gc, &gc), class = comm_wrap(__func__, comm, err, gc, out);
+    int code = class ? MPI_SUCCESS : gcm_attrs_copy(comm, *out);
+    if (!code)
+        return class;
+    gcm_attrs_end(*out);
+    gcm_comm_drop(*out);
+    *out = MPI_COMM_NULL;
+    return GCM_FAIL(comm, code);
 }
 
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out)
@@ -127,11 +131,13 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Com
 }
 
 /* Of the members of a group, of whom each calls. */
-static int comm_create(const char *call, MPI_Comm comm, MPI_Group group, MPI_Comm *out)
+static int comm_create(const char *call, MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *out)
 {
     gc_comm *gc = NULL;
     if (gcm_comm_bad(comm) || !group || !out)
         return gcm_error(comm, call, gcm_comm_bad(comm) ? MPI_ERR_COMM : !group ? MPI_ERR_GROUP : MPI_ERR_ARG, NULL);
+    if (tag < 0 || tag > GC_TAG_MAX)
+        return gcm_error(comm, call, MPI_ERR_TAG, NULL);
     if (group->rank == MPI_UNDEFINED) {
         *out = MPI_COMM_NULL;
         return MPI_SUCCESS;
@@ -144,17 +150,16 @@ static int comm_create(const char *call, MPI_Comm comm, MPI_Group group, MPI_Com
             return gcm_error(comm, call, MPI_ERR_GROUP, "a rank of the group is not in the communicator");
         }
     if (!err)
-        err = gc_comm_create(comm->gc, ranks, group->n, &gc);
+        err = gc_comm_create_tagged(comm->gc, ranks, group->n, tag, &gc);
     free(ranks);
     return comm_wrap(call, comm, err, gc, out);
 }
 
-int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *out) { return comm_create(__func__, comm, group, out); }
+int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *out) { return comm_create(__func__, comm, group, 0, out); }
 
 int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *out)
 {
-    (void)tag;          /* tells calls of several threads apart; gridcomm compares the lists */
-    return comm_create(__func__, comm, group, out);
+    return comm_create(__func__, comm, group, tag, out);
 }
 
 int MPI_Comm_compare(MPI_Comm a, MPI_Comm b, int *result)
@@ -171,6 +176,9 @@ int MPI_Comm_free(MPI_Comm *comm)
 {
     if (!comm || gcm_comm_bad(*comm) || *comm == MPI_COMM_WORLD || *comm == MPI_COMM_SELF)
         return GCM_FAIL(NULL, MPI_ERR_COMM);
+    int code = gcm_attrs_end(*comm);
+    if (code)
+        return GCM_FAIL(*comm, code);
     gcm_comm_drop(*comm);
     *comm = MPI_COMM_NULL;
     return MPI_SUCCESS;
@@ -191,22 +199,6 @@ int MPI_Comm_get_name(MPI_Comm comm, char *name, int *length)
     *length = snprintf(name, MPI_MAX_OBJECT_NAME, "%s", comm->name);
     return MPI_SUCCESS;
 }
-
-/* The predefined ones, of any communicator: a pointer to each is what programs get. */
-int MPI_Comm_get_attr(MPI_Comm comm, int key, void *value, int *flag)
-{
-    static int tag_ub = GC_TAG_MAX, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, global, last = MPI_ERR_LASTCODE, app;
-    static int *const attributes[] = { [MPI_TAG_UB] = &tag_ub, [MPI_HOST] = &host, [MPI_IO] = &io,
-                                       [MPI_WTIME_IS_GLOBAL] = &global, [MPI_UNIVERSE_SIZE] = &gcm_comm_world.size,
-                                       [MPI_LASTUSEDCODE] = &last, [MPI_APPNUM] = &app };
-    if (gcm_comm_bad(comm) || !value || !flag || key < MPI_TAG_UB || key > MPI_APPNUM)
-        return GCM_FAIL(comm, gcm_comm_bad(comm) ? MPI_ERR_COMM : !value || !flag ? MPI_ERR_ARG : MPI_ERR_KEYVAL);
-    *flag = 1;
-    memcpy(value, &attributes[key], sizeof attributes[key]);
-    return MPI_SUCCESS;
-}
-
-int MPI_Attr_get(MPI_Comm comm, int key, void *value, int *flag) { return MPI_Comm_get_attr(comm, key, value, flag); }
 
 int MPI_Comm_test_inter(MPI_Comm comm, int *flag)
 {

@@ -17,7 +17,8 @@ static struct life {
     pthread_t main;
     pthread_mutex_t lock;               /* of the list of objects */
     gcm_object *objects;
-} life = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    pthread_mutex_t handlers;           /* of which communicator has which */
+} life = { .lock = PTHREAD_MUTEX_INITIALIZER, .handlers = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
 
@@ -118,14 +119,27 @@ static void error_fatal(MPI_Comm comm, const char *call, int class, const char *
     MPI_Abort(comm, class);
 }
 
+/* Another thread may set another one meanwhile, and so free this one. */
+GCM MPI_Errhandler gcm_errhandler_of(MPI_Comm comm)
+{
+    pthread_mutex_lock(&life.handlers);
+    MPI_Errhandler handler = comm->handler;
+    if (handler && handler->fn)
+        handler->refs++;
+    pthread_mutex_unlock(&life.handlers);
+    return handler;
+}
+
 GCM int gcm_error(MPI_Comm comm, const char *call, int class, const char *why)
 {
     MPI_Comm heard = gcm_comm_bad(comm) ? MPI_COMM_WORLD : comm;
-    MPI_Errhandler handler = heard->handler;
+    MPI_Errhandler handler = gcm_errhandler_of(heard);
     if (handler && handler->fn)
         handler->fn(&heard, &class);
     else if (handler != MPI_ERRORS_RETURN)
         error_fatal(heard, call, class, why);
+    if (handler)
+        gcm_errhandler_drop(handler);
     return class;
 }
 
@@ -161,7 +175,11 @@ int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
     if (gcm_comm_bad(comm) || !handler)
         return GCM_FAIL(comm, gcm_comm_bad(comm) ? MPI_ERR_COMM : MPI_ERR_ARG);
     handler->refs++;
-    gcm_errhandler_drop(atomic_exchange(&comm->handler, handler));
+    pthread_mutex_lock(&life.handlers);
+    MPI_Errhandler before = comm->handler;
+    comm->handler = handler;
+    pthread_mutex_unlock(&life.handlers);
+    gcm_errhandler_drop(before);
     return MPI_SUCCESS;
 }
 
@@ -169,8 +187,7 @@ int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *handler)
 {
     if (gcm_comm_bad(comm) || !handler)
         return GCM_FAIL(comm, gcm_comm_bad(comm) ? MPI_ERR_COMM : MPI_ERR_ARG);
-    *handler = comm->handler;
-    (*handler)->refs++;
+    *handler = gcm_errhandler_of(comm);
     return MPI_SUCCESS;
 }
 
@@ -258,6 +275,8 @@ int MPI_Finalize(void)
     gc_comm *world = gcm_comm_world.gc;
     if (!life.began || life.ended)
         return GCM_FAIL(NULL, MPI_ERR_OTHER);
+    gcm_attrs_end(MPI_COMM_SELF);       /* first of all: libraries end themselves so */
+    gcm_attrs_end(MPI_COMM_WORLD);
     gcm_orphans_wait(false);
     end_all();
     int err = gc_finalize(world);

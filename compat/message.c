@@ -159,7 +159,9 @@ static int recv_end(const char *call, gcm_side *side, int err, const gc_status *
 {
     gcm_side_close(side, err == GC_OK || err == GC_ERR_TRUNCATE, got->bytes);
     gcm_status_set(status, got);
-    return gcm_gc_error(comm, call, err);
+    int class = gcm_gc_error(comm, call, err);
+    gcm_orphans_unpack();               /* which may have errors of its own */
+    return class;
 }
 
 int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status)
@@ -181,17 +183,18 @@ int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_C
 static int message_start(MPI_Request r, int *err)
 {
     const gcm_message_args *m = &r->message;
-    gcm_side *side = m->mode == GCM_RECEIVE ? &r->recv : &r->send;
+    gcm_side *side = r->receives ? &r->recv : &r->send;
     gc_comm *gc = r->comm->gc;
     r->result = gcm_nobody;
     if (m->mode == GCM_BUFFERED)        /* the message is copied: the request is complete at once */
         return send_buffered(r->call, m->side, m->peer, m->tag, r->comm, err);
     *side = m->side;
-    int class = gcm_side_open(side, m->mode == GCM_RECEIVE ? GCM_STORE : GCM_LOAD);
+    int class = gcm_side_open(side, r->receives ? GCM_STORE : GCM_LOAD);
     if (class || m->peer == MPI_PROC_NULL)
         return class;
     switch (m->mode) {
     case GCM_RECEIVE:     *err = gc_irecv(gc, side->at, side->bytes, m->peer, m->tag, &r->gc); break;
+    case GCM_TAKEN:       *err = gc_imrecv(m->taken, side->at, side->bytes, &r->gc); break;
     case GCM_SYNCHRONOUS: *err = gc_issend(gc, side->at, side->bytes, m->peer, m->tag, &r->gc); break;
     default:              *err = gc_isend(gc, side->at, side->bytes, m->peer, m->tag, &r->gc); break;
     }
@@ -201,7 +204,8 @@ static int message_start(MPI_Request r, int *err)
 /* A request for a message; persistent ones are not begun yet. *out is NULL after an error. */
 static int message_new(const char *call, const gcm_message_args *message, MPI_Comm comm, bool persistent, MPI_Request *out)
 {
-    int err = GC_OK, class = !out ? MPI_ERR_ARG : message->mode == GCM_RECEIVE ? recv_check(comm, message->peer, message->tag) :
+    bool receives = message->mode >= GCM_RECEIVE;
+    int err = GC_OK, class = !out ? MPI_ERR_ARG : receives ? recv_check(comm, message->peer, message->tag) :
                              send_check(comm, message->peer, message->tag);
     if (!class && gcm_type_bad(message->side.type))
         class = MPI_ERR_TYPE;
@@ -210,7 +214,7 @@ static int message_new(const char *call, const gcm_message_args *message, MPI_Co
         class = MPI_ERR_NO_MEM;
     if (r) {
         r->message = *message;
-        r->receives = message->mode == GCM_RECEIVE;
+        r->receives = receives;
         r->persistent = persistent;
     }
     if (r && persistent)
@@ -432,21 +436,11 @@ int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MP
     MPI_Message m = *message;
     bool nobody = m == MPI_MESSAGE_NO_PROC;
     MPI_Comm comm = nobody ? MPI_COMM_WORLD : m->comm;
-    MPI_Request r = gcm_request_new(comm, __func__);
-    int class = r ? MPI_SUCCESS : MPI_ERR_NO_MEM, err = GC_OK;
-    if (r) {
-        r->receives = true;
-        r->result = gcm_nobody;
-        r->recv = side_of(buf, count, type);
-        class = gcm_side_open(&r->recv, GCM_STORE);
-    }
-    if (!class && !nobody)
-        err = gc_imrecv(&m->gc, r->recv.at, r->recv.bytes, &r->gc);
-    *request = class || err ? MPI_REQUEST_NULL : r;
-    if (r && (class || err))
-        gcm_request_drop(r, false, 0);
-    if (class || err)
-        return class ? GCM_FAIL(comm, class) : gcm_gc_error(comm, __func__, err);
+    gcm_message_args args = { .mode = GCM_TAKEN, .side = side_of(buf, count, type), .tag = MPI_ANY_TAG,
+                              .peer = nobody ? MPI_PROC_NULL : MPI_ANY_SOURCE, .taken = nobody ? NULL : &m->gc };
+    int class = message_new(__func__, &args, comm, false, request);
+    if (class)
+        return class;
     *message = MPI_MESSAGE_NULL;
     if (!nobody) {
         gcm_comm_drop(comm);

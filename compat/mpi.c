@@ -12,6 +12,7 @@
 #include "life.c"
 #include "type.c"
 #include "group.c"
+#include "attr.c"
 #include "comm.c"
 #include "side.c"
 #include "reduce.c"

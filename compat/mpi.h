@@ -50,6 +50,10 @@ typedef void MPI_User_function(void *in, void *inout, int *count, MPI_Datatype *
 typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *code, ...);
 typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;
 typedef MPI_Comm_errhandler_function MPI_Handler_function;      /* MPI 1 */
+typedef int MPI_Comm_copy_attr_function(MPI_Comm comm, int key, void *extra, void *value, void *out, int *flag);
+typedef int MPI_Comm_delete_attr_function(MPI_Comm comm, int key, void *value, void *extra);
+typedef MPI_Comm_copy_attr_function MPI_Copy_function;          /* MPI 1 */
+typedef MPI_Comm_delete_attr_function MPI_Delete_function;
 
 #define MPI_COMM_NULL       ((MPI_Comm)0)
 #define MPI_GROUP_NULL      ((MPI_Group)0)
@@ -159,6 +163,11 @@ enum { MPI_COMM_TYPE_SHARED = 1 };
 enum { MPI_ORDER_C = 1, MPI_ORDER_FORTRAN };
 enum { MPI_TAG_UB = 1, MPI_HOST, MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_UNIVERSE_SIZE, MPI_LASTUSEDCODE, MPI_APPNUM };
 enum { MPI_KEYVAL_INVALID = 0 };
+#define MPI_COMM_NULL_COPY_FN   ((MPI_Comm_copy_attr_function *)0)
+#define MPI_COMM_NULL_DELETE_FN ((MPI_Comm_delete_attr_function *)0)
+#define MPI_NULL_COPY_FN        MPI_COMM_NULL_COPY_FN           /* MPI 1 */
+#define MPI_NULL_DELETE_FN      MPI_COMM_NULL_DELETE_FN
+#define MPI_DUP_FN              MPI_COMM_DUP_FN
 
 /* Error codes are classes. Macros, because programs look for them with #ifdef. */
 #define MPI_SUCCESS          0
@@ -227,7 +236,12 @@ int MPI_Comm_compare(MPI_Comm a, MPI_Comm b, int *result);
 int MPI_Comm_free(MPI_Comm *comm);
 int MPI_Comm_set_name(MPI_Comm comm, const char *name);
 int MPI_Comm_get_name(MPI_Comm comm, char *name, int *length);
+int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_attr_function *end, int *key, void *extra);
+int MPI_Comm_free_keyval(int *key);
+int MPI_Comm_set_attr(MPI_Comm comm, int key, void *value);
 int MPI_Comm_get_attr(MPI_Comm comm, int key, void *value, int *flag);
+int MPI_Comm_delete_attr(MPI_Comm comm, int key);
+int MPI_COMM_DUP_FN(MPI_Comm comm, int key, void *extra, void *value, void *out, int *flag);
 int MPI_Comm_test_inter(MPI_Comm comm, int *flag);
 int MPI_Comm_group(MPI_Comm comm, MPI_Group *group);
 
@@ -413,7 +427,11 @@ int MPI_Type_struct(int count, int lengths[], MPI_Aint displs[], MPI_Datatype ty
 int MPI_Errhandler_create(MPI_Handler_function *fn, MPI_Errhandler *handler);
 int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler handler);
 int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *handler);
+int MPI_Keyval_create(MPI_Copy_function *copy, MPI_Delete_function *end, int *key, void *extra);
+int MPI_Keyval_free(int *key);
+int MPI_Attr_put(MPI_Comm comm, int key, void *value);
 int MPI_Attr_get(MPI_Comm comm, int key, void *value, int *flag);
+int MPI_Attr_delete(MPI_Comm comm, int key);
 
 #ifdef __cplusplus
 }

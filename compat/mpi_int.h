@@ -7,6 +7,7 @@
  *   reduce.c       operations: the predefined ones, those of users, what gridcomm does itself
  *   side.c         a buffer as a call describes it, and as gridcomm gets it
  *   comm.c         communicators
+ *   attr.c         their attributes
  *   group.c        groups (pure)
  *   type.c         data types (pure)
  *   life.c         start, end, environment, errors
@@ -47,6 +48,7 @@ GCM void *gcm_new(size_t bytes);
 GCM void gcm_delete(void *object);
 
 struct gcm_errhandler { gcm_object object; MPI_Comm_errhandler_function *fn; atomic_int refs; };
+GCM MPI_Errhandler gcm_errhandler_of(MPI_Comm comm);    /* with a reference; NULL: the communicator has gone */
 GCM void gcm_errhandler_drop(MPI_Errhandler handler);
 
 /* An error of a call on comm (NULL: of the world) goes to its handler; returns the class, if that returns. why may be NULL. */
@@ -113,6 +115,12 @@ GCM MPI_Group gcm_group_new(int n);     /* of n ranks of the world, to be filled
 GCM void gcm_group_find(MPI_Group group);       /* sets rank */
 GCM void gcm_group_drop(MPI_Group group);
 
+/* ---- attr.c ------------------------------------------------------------------------------------------------------ */
+
+/* All of a communicator's: up to the first that a function of the program's objects to, whose code is returned. */
+GCM int gcm_attrs_end(MPI_Comm comm);
+GCM int gcm_attrs_copy(MPI_Comm from, MPI_Comm to);
+
 /* ---- comm.c ------------------------------------------------------------------------------------------------------ */
 
 struct gcm_comm {
@@ -121,7 +129,8 @@ struct gcm_comm {
     atomic_int refs;                    /* handle and requests */
     int rank, size;
     MPI_Group group;
-    _Atomic MPI_Errhandler handler;
+    MPI_Errhandler handler;             /* reference */
+    struct gcm_attr *attrs;             /* the newest first */
     char name[MPI_MAX_OBJECT_NAME];
 };
 
@@ -180,8 +189,9 @@ GCM void gcm_reduction_close(gcm_reduction *r);         /* of zeros, too */
 
 /* ---- request.c --------------------------------------------------------------------------------------------------- */
 
-enum gcm_mode { GCM_STANDARD, GCM_SYNCHRONOUS, GCM_BUFFERED, GCM_RECEIVE };
-typedef struct gcm_message_args { enum gcm_mode mode; gcm_side side; int peer, tag; } gcm_message_args;
+enum gcm_mode { GCM_STANDARD, GCM_SYNCHRONOUS, GCM_BUFFERED, GCM_RECEIVE, GCM_TAKEN };
+/* taken: what GCM_TAKEN receives. */
+typedef struct gcm_message_args { enum gcm_mode mode; gcm_side side; int peer, tag; gc_message **taken; } gcm_message_args;
 
 /* An operation under way. Blocking ones have theirs on the stack. */
 struct gcm_request {
@@ -204,6 +214,7 @@ GCM MPI_Request gcm_request_new(MPI_Comm comm, const char *call);
 GCM void gcm_request_drop(MPI_Request request, bool store, size_t bytes);   /* as gcm_side_close, and frees it */
 GCM void gcm_request_orphan(MPI_Request request);       /* it is completed and freed some time */
 GCM size_t gcm_orphans_sweep(void);     /* of those that are complete; how many bytes of the attached buffer the rest takes */
+GCM void gcm_orphans_unpack(void);      /* something has completed: so may they have */
 GCM void gcm_orphans_wait(bool buffered);               /* for all of them; or for those in the attached buffer */
 GCM void gcm_status_set(MPI_Status *to, const gc_status *from);
 extern const gc_status gcm_nobody;                      /* of a message to or from MPI_PROC_NULL */

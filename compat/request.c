@@ -6,7 +6,8 @@
  *
  * A persistent one stays when it is complete, inactive, which all calls take for no request at all.
  *
- * Orphans (buffered sends, requests that were freed) are completed when the next one comes, and at the end of the program.
+ * Orphans (buffered sends, requests that were freed) are completed when the next one comes, and at the end of the program. Those
+ * that unpack what has come are looked at whenever something else completes, from which the program may know that it has.
  */
 #include "mpi_int.h"
 
@@ -18,6 +19,7 @@ const gc_status gcm_nobody = { .source = MPI_PROC_NULL, .tag = MPI_ANY_TAG, .fau
 static const gc_status nothing = { .source = MPI_ANY_SOURCE, .tag = MPI_ANY_TAG, .fault_rank = -1 };
 
 static struct orphanage { pthread_mutex_t lock; MPI_Request first; } orphanage = { .lock = PTHREAD_MUTEX_INITIALIZER };
+static atomic_int unpacked;             /* orphans whose data are still to be unpacked */
 
 GCM void gcm_status_set(MPI_Status *to, const gc_status *from)
 {
@@ -48,7 +50,8 @@ static bool request_done(MPI_Request r, bool wait)
 static void request_forgotten(gcm_object *object)
 {
     MPI_Request r = (MPI_Request)object;
-    MPI_Cancel(&r);
+    if (r->receives && r->gc)
+        gc_cancel(r->gc);
     request_done(r, true);
     gcm_request_drop(r, false, 0);
 }
@@ -81,12 +84,18 @@ GCM void gcm_request_drop(MPI_Request r, bool store, size_t bytes)
     gcm_delete(r);
 }
 
+/* What a completed request's status tells. */
+static const gc_status *result_of(const struct gcm_request *r)
+{
+    return r->receives || r->result.error == GC_ERR_CANCELLED ? &r->result : &nothing;
+}
+
 /* Gives a completed request's result to the program and frees it. Returns its error class, which nobody has heard of yet. */
 static int request_take(MPI_Request *request, MPI_Status *status)
 {
     MPI_Request r = *request;
     int err = r->result.error;
-    gcm_status_set(status, r->receives || err == GC_ERR_CANCELLED ? &r->result : &nothing);
+    gcm_status_set(status, result_of(r));
     bool store = err == GC_OK || err == GC_ERR_TRUNCATE;
     size_t bytes = r->receives ? r->result.bytes : SIZE_MAX;
     if (r->persistent) {
@@ -115,6 +124,7 @@ static void failure_note(failure *f, MPI_Request r)
 
 static int failure_tell(const failure *f, const char *call, bool in_statuses)
 {
+    gcm_orphans_unpack();
     if (!f->class)
         return MPI_SUCCESS;
     int class = gcm_error(f->comm, call, in_statuses ? MPI_ERR_IN_STATUS : f->class, f->why);
@@ -169,15 +179,15 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
         return GCM_FAIL(NULL, MPI_ERR_ARG);
     *flag = is_idle(request) || request_done(request, false);
     if (*flag)
-        gcm_status_set(status, !is_idle(request) && request->receives ? &request->result : &nothing);
+        gcm_status_set(status, is_idle(request) ? &nothing : result_of(request));
     return MPI_SUCCESS;
 }
 
-int MPI_Cancel(MPI_Request *request)    /* of a send it has no effect: it takes place */
+int MPI_Cancel(MPI_Request *request)
 {
     if (!request || !*request)
         return GCM_FAIL(NULL, MPI_ERR_REQUEST);
-    if ((*request)->receives && (*request)->gc)
+    if ((*request)->gc)
         gc_cancel((*request)->gc);
     return MPI_SUCCESS;
 }
@@ -328,6 +338,7 @@ GCM void gcm_request_orphan(MPI_Request r)
     pthread_mutex_lock(&orphanage.lock);
     r->next = orphanage.first;
     orphanage.first = r;
+    unpacked += r->recv.temp != NULL;
     pthread_mutex_unlock(&orphanage.lock);
 }
 
@@ -339,6 +350,7 @@ GCM size_t gcm_orphans_sweep(void)
         MPI_Request r = *at;
         if (request_done(r, false)) {
             *at = r->next;
+            unpacked -= r->recv.temp != NULL;
             request_take(&r, MPI_STATUS_IGNORE);
         } else {
             buffered += r->buffered;
@@ -356,10 +368,18 @@ static MPI_Request orphan_out(bool buffered)
     while (*at && buffered && !(*at)->buffered)
         at = &(*at)->next;
     MPI_Request r = *at;
-    if (r)
+    if (r) {
         *at = r->next;
+        unpacked -= r->recv.temp != NULL;
+    }
     pthread_mutex_unlock(&orphanage.lock);
     return r;
+}
+
+GCM void gcm_orphans_unpack(void)
+{
+    if (unpacked > 0)
+        gcm_orphans_sweep();
 }
 
 /* Without the lock: what is waited for may need a thread that makes orphans. */

@@ -102,6 +102,82 @@ static void threads(void)
     }
 }
 
+/* Several threads make communicators of one at a time: tags tell them apart. */
+typedef struct maker { pthread_t thread; int number, wrong; } maker;
+
+static void *make_comms(void *argument)
+{
+    maker *m = argument;
+    MPI_Group world, group;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, 1 + m->number % check.size, (int[]){ 0, 1, 2, 3, 4, 5, 6, 7 }, &group);
+    for (int i = 0; i < 20; i++) {
+        MPI_Comm comm;
+        int sum = 0, one = 1, n = 1 + m->number % check.size;
+        if (check.rank >= n)
+            continue;
+        MPI_Comm_create_group(MPI_COMM_WORLD, group, m->number, &comm);
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+        m->wrong += sum != n;
+        MPI_Comm_free(&comm);
+    }
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+    return NULL;
+}
+
+static void threads_make_comms(void)
+{
+    enum { MAKERS = 5 };
+    maker makers[MAKERS];
+    if (level < MPI_THREAD_MULTIPLE || check.size > 8)
+        return;
+    for (int i = 0; i < MAKERS; i++) {
+        makers[i] = (maker){ .number = i };
+        CHECK(pthread_create(&makers[i].thread, NULL, make_comms, &makers[i]) == 0);
+    }
+    for (int i = 0; i < MAKERS; i++) {
+        pthread_join(makers[i].thread, NULL);
+        CHECK_EQUAL(makers[i].wrong, 0);
+    }
+}
+
+/* One thread sets error handlers and frees them, while others ask for them. */
+static void ignore(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm, (void)code;
+}
+
+static void *set_handlers(void *argument)
+{
+    for (int i = 0; i < 2000; i++) {
+        MPI_Errhandler handler;
+        MPI_Comm_create_errhandler(ignore, &handler);
+        MPI_Comm_set_errhandler(*(MPI_Comm *)argument, handler);
+        MPI_Errhandler_free(&handler);
+    }
+    return NULL;
+}
+
+static void threads_and_handlers(void)
+{
+    MPI_Comm comm;
+    pthread_t thread;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    if (STRICT && level >= MPI_THREAD_MULTIPLE) {       /* others free what is asked for */
+        CHECK(pthread_create(&thread, NULL, set_handlers, &comm) == 0);
+        for (int i = 0; i < 2000; i++) {
+            MPI_Errhandler handler;
+            MPI_Comm_get_errhandler(comm, &handler);
+            MPI_Errhandler_free(&handler);
+            MPI_Send(NULL, 0, MPI_INT, check.size, 0, comm);
+        }
+        pthread_join(thread, NULL);
+    }
+    MPI_Comm_free(&comm);
+}
+
 /* One thread waits in Buffer_detach for a message that another receives, which frees and buffers meanwhile. */
 static void *receive_late(void *argument)
 {
@@ -139,7 +215,6 @@ static void threads_and_buffers(void)
 
 /* ---- forgotten --------------------------------------------------------------------------------------------------- */
 
-static void ignore(MPI_Comm *comm, int *code, ...) { (void)comm, (void)code; }
 
 static int forgotten_in[4], forgotten_out[4] = { 6, 0, 7 };
 
@@ -206,6 +281,8 @@ int main(int argc, char **argv)
         return early(argv[1]);
     run("surroundings", surroundings);
     run("threads", threads);
+    run("threads make communicators", threads_make_comms);
+    run("threads and error handlers", threads_and_handlers);
     run("threads and buffers", threads_and_buffers);
     run("forgotten", forgotten);
     int status = check_end();

@@ -378,6 +378,66 @@ static void cancelled(void)
     MPI_Request_free(&r[0]);
 }
 
+enum { LONG = 2000000 };                /* ints: more than goes before somebody asks for it */
+
+/* Nobody receives it, and nobody has to: waiting for it ends. */
+static void cancelled_sends(void)
+{
+    int *out = calloc(LONG, sizeof(int)), in = -1, flag = 0;
+    MPI_Request r;
+    MPI_Status s;
+    for (int how = 0; STRICT && how < 3; how++) {       /* others leave it to the receiver */
+        if (how == 0)
+            MPI_Isend(out, LONG, MPI_INT, next, TAG, MPI_COMM_WORLD, &r);
+        else if (how == 1)
+            MPI_Issend(out, 1, MPI_INT, next, TAG, MPI_COMM_WORLD, &r);
+        else
+            MPI_Issend(out, 1, MPI_INT, check.rank, TAG, MPI_COMM_WORLD, &r);
+        MPI_Barrier(MPI_COMM_WORLD);    /* it has been announced */
+        MPI_Cancel(&r);
+        for (flag = 0; how == 1 && !flag;)
+            MPI_Request_get_status(r, &flag, &s);
+        MPI_Test_cancelled(&s, &flag);
+        CHECK(how != 1 || flag);
+        CHECK_EQUAL(MPI_Wait(&r, &s), MPI_SUCCESS);
+        MPI_Test_cancelled(&s, &flag);
+        CHECK(flag && r == MPI_REQUEST_NULL);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &s);
+        CHECK(!flag);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    out[0] = 7;
+    MPI_Isend(out, 1, MPI_INT, next, TAG, MPI_COMM_WORLD, &r);
+    MPI_Recv(&in, 1, MPI_INT, before, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    CHECK_EQUAL(in, 7);
+    free(out);
+}
+
+/* A send and its receive agree on what became of it. */
+static void cancelled_too_late(void)
+{
+    int *out = calloc(LONG, sizeof(int)), *in = calloc(LONG, sizeof(int)), flag = 0, came = 0, told;
+    MPI_Request r[2];
+    MPI_Status s;
+    out[LONG - 1] = 5;
+    MPI_Irecv(in, LONG, MPI_INT, before, TAG, MPI_COMM_WORLD, &r[0]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Isend(out, LONG, MPI_INT, next, TAG, MPI_COMM_WORLD, &r[1]);
+    MPI_Cancel(&r[1]);
+    MPI_Wait(&r[1], &s);
+    MPI_Test_cancelled(&s, &flag);
+    MPI_Sendrecv(&flag, 1, MPI_INT, next, 98, &told, 1, MPI_INT, before, 98, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (told)
+        MPI_Cancel(&r[0]);
+    MPI_Wait(&r[0], &s);
+    MPI_Test_cancelled(&s, &came);
+    CHECK(!!came == !!told && in[LONG - 1] == (told ? 0 : 5));
+    free(out);
+    free(in);
+}
+
 static void freed(void)
 {
     enum { N = 100000 };                /* longer than what goes at once */
@@ -397,6 +457,41 @@ static void freed(void)
     free(in);
 }
 
+/* A receive into holes that was freed: what completes behind it tells that it has come. */
+static void freed_into_holes(void)
+{
+    int out[2] = { 3, 4 };
+    MPI_Datatype spread;
+    MPI_Request r;
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &spread);
+    MPI_Type_commit(&spread);
+    for (int how = 0; how < 4; how++) {
+        int in[4] = { -1, -1, -1, -1 };
+        MPI_Request sent = MPI_REQUEST_NULL;
+        MPI_Irecv(in, 2, spread, before, TAG, MPI_COMM_WORLD, &r);
+        MPI_Request_free(&r);
+        MPI_Send(out, 2, MPI_INT, next, TAG, MPI_COMM_WORLD);
+        if (how == 0) {                 /* of one sender, in order */
+            MPI_Sendrecv(NULL, 0, MPI_INT, next, 98, NULL, 0, MPI_INT, before, 98, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (how == 1) {
+            MPI_Isend(NULL, 0, MPI_INT, next, 98, MPI_COMM_WORLD, &sent);
+            MPI_Recv(NULL, 0, MPI_INT, before, 98, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (how == 2) {
+            MPI_Irecv(NULL, 0, MPI_INT, before, 98, MPI_COMM_WORLD, &r);
+            MPI_Send(NULL, 0, MPI_INT, next, 98, MPI_COMM_WORLD);
+            MPI_Wait(&r, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Irecv(NULL, 0, MPI_INT, before, 98, MPI_COMM_WORLD, &r);
+            MPI_Send(NULL, 0, MPI_INT, next, 98, MPI_COMM_WORLD);
+            MPI_Waitall(1, &r, MPI_STATUSES_IGNORE);
+        }
+        CHECK(in[0] == 3 && in[1] == -1 && in[2] == 4 && in[3] == -1);
+        MPI_Wait(&sent, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Type_free(&spread);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv, 100);
@@ -414,7 +509,10 @@ int main(int argc, char **argv)
     run("errors in statuses", errors_in_statuses);
     run("persistent", again_and_again);
     run("cancelled", cancelled);
+    run("cancelled sends", cancelled_sends);
+    run("cancelled too late", cancelled_too_late);
     run("freed", freed);
+    run("freed into holes", freed_into_holes);
     MPI_Comm_free(&quiet);
     return check_end();
 }
