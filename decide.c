@@ -281,9 +281,6 @@ static double decide_floor(const decide *d, const gci_algo_choice *how)
     return most;
 }
 
-static double decide_less(double a, double b) { return a < b ? a : b; }
-static double decide_more(double a, double b) { return a > b ? a : b; }
-
 /* No byte of a rank for another one comes before this. */
 static double decide_latency(const gc_model *m)
 {
@@ -293,12 +290,12 @@ static double decide_latency(const gc_model *m)
         for (int i = 0; i < m->classes * m->classes; i++) {
             int from = m->site_of[i / m->classes], to = m->site_of[i % m->classes];
             if (m->sites == 1 || (to == y) != (from == y))
-                in = decide_less(in, m->between[i].latency + m->trunk[from * m->sites + to] * (double)(m->header + 1));
+                in = gci_min_real(in, m->between[i].latency + m->trunk[from * m->sites + to] * (double)(m->header + 1));
         }
         for (int c = 0; c < m->classes && m->sites == 1; c++)
-            in = decide_less(in, m->within[c].latency);
+            in = gci_min_real(in, m->within[c].latency);
         if (y != m->site_of[m->class_of[0]] || m->sites == 1)
-            longest = decide_more(longest, in);
+            longest = gci_max_real(longest, in);
     }
     return longest;
 }

@@ -78,6 +78,8 @@ static inline size_t gci_min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t gci_max(size_t a, size_t b) { return a > b ? a : b; }
 static inline int gci_max32(int a, int b) { return a > b ? a : b; }
 static inline int64_t gci_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline double gci_max_real(double a, double b) { return a > b ? a : b; }
+static inline double gci_min_real(double a, double b) { return a < b ? a : b; }
 
 /* SplitMix64 (Steele, Lea and Flood 2014): state in, number out. */
 static inline uint64_t gci_mix(uint64_t x)

@@ -355,7 +355,7 @@ static void measure_line(measure *m, const gci_trial *trial, int part, gci_findi
     while (seconds < MEASURE_VISIBLE * empty && bytes <= MEASURE_BUFFER / MEASURE_JUMP && m->error == GC_OK)
         seconds = measure_point(m, trial, part, bytes *= MEASURE_JUMP, found);
     double more = (MEASURE_LONG - 1) * empty, per_byte = (seconds - empty) / (double)bytes;
-    more = more > MEASURE_SEEN - empty ? more : MEASURE_SEEN - empty;
+    more = gci_max_real(more, MEASURE_SEEN - empty);
     size_t full = more < per_byte * MEASURE_BUFFER ? (size_t)(more / per_byte) : MEASURE_BUFFER, less = full / (pair ? 4 : 2);
     if (less > 2 * bytes && m->error == GC_OK)
         measure_point(m, trial, part, less, found);
@@ -369,7 +369,7 @@ static void measure_gap(measure *m, const gci_trial *trial, gci_findings *found)
     measure_batch b = { .trial = trial, .flood = true, .bytes = 1 };
     double posting, all = measure_repeat(m, &b, 0, &posting);
     double gap = (all - found->point[0][0].seconds) / (MEASURE_FLOOD - 1);
-    found->gap = gap > 0 ? gap : 0;
+    found->gap = gci_max_real(gap, 0);
 }
 
 /* An empty message again. What runs beside a trial mostly takes less time, and is over now. */
@@ -378,7 +378,7 @@ static void measure_latency(measure *m, const gci_trial *trial, gci_findings *fo
     measure_batch b = { .trial = trial, .last = true, .bytes = 1 };
     double posting, seconds = measure_repeat(m, &b, 0, &posting);
     for (int part = 0; part < trial->parts && m->error == GC_OK; part++)
-        found->point[part][0].seconds = seconds < found->point[part][0].seconds ? seconds : found->point[part][0].seconds;
+        found->point[part][0].seconds = gci_min_real(seconds, found->point[part][0].seconds);
 }
 
 static void measure_drive(measure *m, const gci_trial *trial, gci_findings *found)

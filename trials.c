@@ -365,7 +365,7 @@ static void trials_hockney(const trials_part *p, size_t header, gci_cost_model *
 {
     double back = trials_slope(p->found, 1 - p->part, 1), empty = p->found->point[p->part][0].seconds;
     double latency = (empty - (p->slope + back) * (double)(1 + header)) / 2;
-    cost->latency = latency > 0 ? latency : 0;
+    cost->latency = gci_max_real(latency, 0);
     cost->per_byte = p->slope;
 }
 
@@ -375,10 +375,10 @@ static int trials_plogp(gci_env *env, const trials_part *p, gci_cost_model *cost
     const gci_finding *point = p->found->point[p->part];
     double before = 0, latency = point[0].seconds / 2 - p->found->gap;
     int err = GC_OK;
-    cost->latency = latency > 0 ? latency : 0;
+    cost->latency = gci_max_real(latency, 0);
     for (int i = 0; i < p->found->points[p->part] && err == GC_OK; i++) {
         double gap = point[i].seconds - point[0].seconds + p->found->gap;
-        before = gap > before ? gap : before;
+        before = gci_max_real(gap, before);
         err = gci_model_point(env, &cost->curve[GCI_COST_GAP], (size_t)point[i].bytes, before);
     }
     for (int side = GCI_COST_SEND; side <= GCI_COST_RECV; side++)
@@ -433,8 +433,6 @@ static trials_ends trials_ends_of(const gci_trials *t, const gci_trial *trial, i
     }
     return e;
 }
-
-static double trials_larger(double a, double b) { return a > b ? a : b; }
 
 static void trials_least(double *rate, double found)
 {
@@ -491,8 +489,8 @@ static double trials_explained(const trials_fit *f, const gci_trial *trial, int 
             out += t->host_of[trial->flow[part][k].from] == t->host_of[flow.from];
             in += t->host_of[trial->flow[part][k].to] == t->host_of[flow.to];
         }
-        most = trials_larger(most, f->slope[a * t->classes + b]);
-        most = trials_larger(most, trials_larger(f->m->nic[a].out * out, f->m->nic[b].in * in));
+        most = gci_max_real(most, f->slope[a * t->classes + b]);
+        most = gci_max_real(most, gci_max_real(f->m->nic[a].out * out, f->m->nic[b].in * in));
     }
     return most;
 }
@@ -524,8 +522,8 @@ static void trials_fit_trunks(trials_fit *f)
             int flows = p.trial->flows[part];
             if (flows < 2 || e.from_site < 0 || e.to_site < 0 || e.from_site == e.to_site)
                 continue;
-            double uplinks = flows * trials_larger(f->m->uplink[e.from_site].out, f->m->uplink[e.to_site].in);
-            if (p.slope > TRIALS_SHARED * trials_larger(uplinks, trials_explained(f, p.trial, part)))
+            double uplinks = flows * gci_max_real(f->m->uplink[e.from_site].out, f->m->uplink[e.to_site].in);
+            if (p.slope > TRIALS_SHARED * gci_max_real(uplinks, trials_explained(f, p.trial, part)))
                 f->m->trunk[e.from_site * t->sites + e.to_site] = p.slope / flows;
         }
 }
