@@ -249,6 +249,7 @@ typedef struct decide {
     gci_candidate       list[GCI_CANDIDATES], known[GCI_CANDIDATES];
     size_t              known_bytes[GCI_CANDIDATES];
     int                 knowns, stride;
+    double              latency;        /* that nobody is faster than */
 } decide;
 
 static gci_call decide_call_of(const decide *d, int k)
@@ -306,7 +307,7 @@ static int decide_best(decide *d, const decide_list *list, const gci_call *call,
     double best = list->item[0].seconds * DECIDE_GAIN;
     *out = (gci_algo_choice){ .segment = 0 };
     decide_note(d, &list->item[0], call->bytes);
-    if (best <= decide_latency(d->model))
+    if (best <= d->latency)
         return GC_OK;
     for (int i = 1; i < list->n; i++) {
         gci_candidate *c = &list->item[i];
@@ -386,10 +387,11 @@ GCI int gci_decide(gci_env *env, const gc_model *model, const gci_clusters *clus
 {
     decide *d = gci_alloc(env, sizeof *d);
     int err = d ? GC_OK : GC_ERR_NOMEM;
+    double latency = decide_latency(model);
     memset(out, 0, sizeof *out);
     for (int coll = 0; coll < GCI_COLLS && err == GC_OK; coll++) {
         *d = (decide){ .env = env, .model = model, .clusters = clusters, .at = out->at[coll], .coll = (enum gci_coll)coll,
-                        .stride = model->ranks > DECIDE_FEW ? 2 * DECIDE_STRIDE : DECIDE_STRIDE };
+                       .latency = latency, .stride = model->ranks > DECIDE_FEW ? 2 * DECIDE_STRIDE : DECIDE_STRIDE };
         err = decide_coll(d);
     }
     gci_free(env, d);
