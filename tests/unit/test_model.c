@@ -305,6 +305,14 @@ static void test_text_refused(void **state)
     refused("within 1 latency", "within 2 latency", "line 16: no such class: '2'");
     refused("between 0 1 send 1024", "between 0 1 send 0", "line 21: sizes must ascend");
     refused("between 1 0 latency", "between 0 1 latency", "line 24: these costs stand twice");
+    refused("header 48", "header 48\nheader 48", "line 4: stands twice: 'header'");
+    refused("kind plogp", "kind plogp\n\nkind hockney", "line 4: stands twice: 'kind'");
+    refused("eager 262144", "eager 0\neager 262144", "line 5: stands twice: 'eager'");
+    refused("reduce 1e-10", "reduce 1e-10\nreduce 0", "line 6: stands twice: 'reduce'");
+    refused("copy 0", "copy 0\ncopy 1", "line 7: stands twice: 'copy'");
+    refused("site 1 uplink 0 0 apart", "site 0 uplink 1e-06 0 apart", "line 13: these costs stand twice");
+    refused("site 1 uplink", "site 1 uplink 0 0 together\nsite 1 uplink", "line 14: these costs stand twice");
+    refused("trunk 1 0 0.3", "trunk 1 0 0\ntrunk 1 0 0.3", "line 15: these costs stand twice");
     refused("between 1 0 latency 0.01 per-byte 0\n", "", "no line with the latency between 1 0");
     refused("within 1 latency 0 per-byte 0\n", "# nothing\n\n", "no line with the latency within 1");
 }
@@ -360,6 +368,11 @@ static void test_files(void **state)
     assert_int_equal(gc_model_load(dir, &again, NULL, 0), GC_ERR_SYSTEM);
     assert_int_equal(gc_model_load("/dev/null", &again, error, sizeof error), GC_ERR_CONFIG);
     assert_int_equal(gc_model_load(path, NULL, NULL, 0), GC_ERR_ARG);
+    for (int i = 0; i < 2; i++) {
+        again = m;
+        assert_int_equal(gc_model_load(i ? path : NULL, &again, i ? NULL : error, sizeof error), GC_ERR_ARG);
+        assert_null(again);
+    }
     assert_int_equal(gc_model_save(m, NULL), GC_ERR_ARG);
 
     /* No room: what was there stays. */
