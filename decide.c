@@ -207,10 +207,13 @@ static int decide_rule(gci_env *env, const gc_model *model, const gci_call *call
     return err < 0 ? err : decide_predict(env, model, call, most, HUGE_VAL, c);
 }
 
-GCI int gci_decide_call(gci_env *env, const gc_model *model, const gci_call *call, gci_candidate out[GCI_CANDIDATES], int *n)
+GCI int gci_decide_call(gci_env *env, const gc_model *model, const gci_call *call, const gci_algo_choice *also,
+                        gci_candidate out[GCI_CANDIDATES], int *n)
 {
     decide_list list = { out, 1 };
     int err = decide_rule(env, model, call, SIZE_MAX, &out[0]), kept = 1;
+    if (err == GC_OK && also)
+        decide_add(&list, also->name, also->segment);
     if (err == GC_OK)
         decide_pool(&list, call);
     for (int i = 1; i < list.n && err == GC_OK; i++) {

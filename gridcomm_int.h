@@ -654,8 +654,10 @@ typedef struct gci_candidate { gci_algo_choice how; double seconds; bool is_rule
 
 /* An even, commutative and associative call of bytes in elements of one. */
 GCI gci_call gci_decide_example(enum gci_coll, int ranks, int root, size_t bytes, const gci_clusters *);
-/* All that can do such a call, the fastest first, unless the rules' own is hardly slower. GC_ERR_NOMEM. */
-GCI int  gci_decide_call(gci_env *, const gc_model *, const gci_call *, gci_candidate[GCI_CANDIDATES], int *n);
+/* All that can do such a call, the fastest first, unless the rules' own is hardly slower. also: one more candidate, such as one
+ * with a segment that no other has; NULL: none. GC_ERR_NOMEM. */
+GCI int  gci_decide_call(gci_env *, const gc_model *, const gci_call *, const gci_algo_choice *also,
+                         gci_candidate[GCI_CANDIDATES], int *n);
 /* The table of a model's ranks, who stand in these clusters. GC_ERR_NOMEM. */
 GCI int  gci_decide(gci_env *, const gc_model *, const gci_clusters *, gci_decisions *);
 /* What it says of a call. false: nothing, or there is none. */

@@ -127,15 +127,23 @@ int gc_model_use(gc_comm *comm, const gc_model *model)
 
 /* ---- why --------------------------------------------------------------------------------------------------------- */
 
-static void use_explain(gc_comm *comm, const gci_call *call, const gci_candidate list[], int n, gci_text *out)
+/* What cannot do the call is not in the list: then the rules' own is taken. */
+static bool use_is_taken(const gci_candidate *c, const gci_algo_choice *taken)
 {
-    gci_algo_choice taken = gci_coll_would_take(comm, call);
+    return strcmp(c->how.name, taken->name) == 0 && c->how.segment == taken->segment;
+}
+
+static void use_explain(const gci_call *call, const gci_algo_choice *taken, const gci_candidate list[], int n, gci_text *out)
+{
+    bool can = false;
+    for (int i = 0; i < n; i++)
+        can |= use_is_taken(&list[i], taken);
     gci_text_add(out, "%s of %zu bytes, %d ranks, root %d\n", gci_coll_name(call->coll), call->bytes, call->ranks, call->root);
     for (int i = 0; i < n; i++) {
         const gci_candidate *c = &list[i];
         char name[GCI_TEXT];
         snprintf(name, sizeof name, c->how.segment ? "%s@%zu" : "%s", c->how.name, c->how.segment);
-        bool is_taken = strcmp(c->how.name, taken.name) == 0 && c->how.segment == taken.segment;
+        bool is_taken = can ? use_is_taken(c, taken) : c->is_rule;
         gci_text_add(out, "%14.3f us  %-20s%s%s\n", c->seconds * 1e6, name, is_taken ? " taken" : "",
                      c->is_rule ? " by the rules" : "");
     }
@@ -155,12 +163,13 @@ int gc_explain(gc_comm *comm, const char *operation, size_t bytes, int root, cha
     if (!model)
         return gci_fail(comm, GC_ERR_UNSUPPORTED, -1, "gc_explain: no model is in use here");
     gci_call call = gci_decide_example((enum gci_coll)coll, comm->size, root, bytes, clusters);
-    int err = clusters ? gci_decide_call(&comm->world->env, model, &call, list, &n) : GC_ERR_NOMEM;
+    gci_algo_choice taken = gci_coll_would_take(comm, &call);
+    int err = clusters ? gci_decide_call(&comm->world->env, model, &call, &taken, list, &n) : GC_ERR_NOMEM;
     if (err < 0)
         return gci_fail(comm, err, -1, "gc_explain: %s", gc_strerror(err));
     gci_text out;
     gci_text_begin(&out, text, text_bytes);
-    use_explain(comm, &call, list, n, &out);
+    use_explain(&call, &taken, list, n, &out);
     if (needed)
         *needed = out.used + 1;
     return GC_OK;
