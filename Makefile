@@ -34,7 +34,8 @@ LIB     := $(OUT)/libgridcomm.a
 MPI     := $(OUT)/libgcmpi.a $(OUT)/gcmpicc $(OUT)/gcmpicxx
 
 gcrun    := $(wildcard tools/gcrun*.c)
-gcbench  := $(wildcard tools/gcbench*.c)
+gcbench  := $(wildcard tools/gcbench*.c) tools/tool.c
+gctopo   := tools/gctopo.c tools/tool.c
 examples := $(patsubst %.c,$(OUT)/%,$(wildcard examples/*.c))
 # Test programs are test_*.c; any other file beside them is support for all of them.
 support   = $(filter-out tests/$(1)/test_%.c,$(wildcard tests/$(1)/*.c))
@@ -79,7 +80,7 @@ link = @mkdir -p $(@D); echo 'link $@'; $(LINK) -o $@ $(filter %.o,$^) $(filter 
 
 $(OUT)/gcrun: $(call objects,$(gcrun)) $(LIB)
 	$(call link)
-$(OUT)/gctopo: $(call objects,tools/gctopo.c) $(LIB)
+$(OUT)/gctopo: $(call objects,$(gctopo)) $(LIB)
 	$(call link)
 $(OUT)/gcbench: $(call objects,$(gcbench)) $(LIB)
 	$(call link,-lm)
@@ -168,7 +169,7 @@ run-fuzz: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz/%))
 fuzz-coverage: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz-coverage/%))
 	@LLVM_COV='$(LLVM_COV)' LLVM_PROFDATA='$(LLVM_PROFDATA)' sh tests/fuzz/coverage.sh $(BUILD) $(notdir $^)
 
-checked := $(rooms) $(gcrun) $(gcbench) tools/gctopo.c $(wildcard examples/*.c) $(filter-out compat/mpi.c,$(wildcard compat/*.c))
+checked := $(rooms) $(gcrun) $(sort $(gcbench) $(gctopo)) $(wildcard examples/*.c) $(filter-out compat/mpi.c,$(wildcard compat/*.c))
 # A quarter of the analyzer's usual limit for a function takes a third of the time.
 analyzer := -Xclang -analyzer-config -Xclang max-nodes=60000
 tidy:
