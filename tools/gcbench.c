@@ -57,6 +57,13 @@ static bool read_bytes(const char *text, char **end, size_t *bytes)
     return fine;
 }
 
+/* "a,b": has it an empty element? */
+static bool has_gap(const char *list)
+{
+    size_t n = strlen(list);
+    return n == 0 || list[0] == ',' || list[n - 1] == ',' || strstr(list, ",,");
+}
+
 static bool read_sizes(bench_options *o, const char *text)
 {
     char *end;
@@ -123,6 +130,12 @@ static bool read_option(bench_options *o, const char *name, const char *value)
         { "--algorithms", offsetof(bench_options, algorithms) }, { "--model", offsetof(bench_options, model) },
         { "--plot", offsetof(bench_options, plot) }, { "--output", offsetof(bench_options, output) },
         { "--fit", offsetof(bench_options, fit) }, { "--kind", offsetof(bench_options, kind) } };
+    bool list = strcmp(name, "--sizes") == 0 || strcmp(name, "--algorithms") == 0;
+    if (list && has_gap(value)) {
+        fprintf(stderr, "gcbench: %s '%s': an element is empty\n", name, value);
+        o->told = true;
+        return false;
+    }
     for (size_t i = 0; i < GCI_COUNT(texts); i++)
         if (strcmp(name, texts[i].name) == 0) {
             *(const char **)((char *)o + texts[i].at) = value;
@@ -329,7 +342,8 @@ int main(int argc, char **argv)
     static bench_options o = { .peer = -1, .least = 10, .most = 1000, .precision = 0.02, .timing = BENCH_GLOBAL, .kind = "hockney",
                                .size = { 1, 1024, 65536 }, .sizes = 3 };
     if (!options_read(&o, argc, argv)) {
-        fputs(usage, stderr);
+        if (!o.told)
+            fputs(usage, stderr);
         return 2;
     }
     if (o.help) {

@@ -48,6 +48,11 @@ check 'the whole pool, powers of four' eval '[ $status -eq 0 ] && has "^allreduc
 run 3 --algorithms 'chain@65536,kary:2,ring' --sizes 1M --root 2 --form csv bcast reduce; status=$?
 check 'algorithms by name, those that there are' eval '[ $status -eq 0 ] && counts "^[a-z]*,chain@65536,1048576," 2 && counts "^[a-z]*,kary:2," 2 && ! has ring'
 
+run 2 --repeat 10 --sizes 1 --form csv bcast p2p; status=$?
+check 'not one repetition too many' eval '[ $status -eq 0 ] && counts ",10,[0-9.e-]*,[0-9.e-]*,[0-9.e-]*,$" 2'
+run 2 --repeat 9-1000 --precision 1 --sizes 1-1K --form csv bcast p2p; status=$?
+check 'it looks after each, not now and then' eval '[ $status -eq 0 ] && awk -F, '"'"'NR > 1 && $5 < 9 { few = 1 } NR > 1 && $5 % 8 { odd = 1 } END { exit few || !odd }'"'"' out'
+
 run 3 --model model --sizes 1 --plot picture.svg --output table bcast p2p; status=$?
 check 'predicted beside measured' eval '[ $status -eq 0 ] && [ ! -s out ] && grep -q "^  p2p .* 1000.39  *[+-][0-9.]*%$" table'
 check 'a picture' eval 'grep -q "<svg" picture.svg && grep -q "</svg>" picture.svg && grep -q ">bcast</text>" picture.svg && [ "$(grep -c "<polyline" picture.svg)" -eq 4 ]'
@@ -91,6 +96,10 @@ for wrong in '--nonsense' '--sizes' '--sizes x' '--sizes 1,x' '--sizes 1-' '--si
     '--timing never' '--form xml' '--precision 2' '--seconds 0' '--explain bcast' '--explain bcast x' '--root -1' 'cast'; do
     "$build/gcbench" $wrong >out 2>err; status=$?
     check "wrong: $wrong" [ $status -eq 2 ]
+done
+for gap in "--sizes '1,,2'" "--sizes '1,'" "--sizes ',1'" "--sizes ''" "--algorithms 'ring,,chain'" "--algorithms 'ring,'"; do
+    eval "\"$build/gcbench\" $gap" >out 2>err; status=$?
+    check "an empty element: $gap" eval '[ $status -eq 2 ] && [ "$(cat err)" = "gcbench: $gap: an element is empty" ]'
 done
 
 echo "$passed passed, $failed failed, $skipped skipped"
