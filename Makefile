@@ -44,7 +44,7 @@ simulated := $(call support,sim) tests/unit/sched_check.c $(filter-out tests/gct
 real      := $(filter-out tests/gct_sim.c,$(wildcard tests/gct*.c))
 tests     := $(call programs,unit,unit) $(call programs,sim,sim) $(call programs,api,api-sim) \
              $(call programs,api,api-real) $(call programs,api,api-dist)
-scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/*.sh tests/net/test_*.sh))
+scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/test_*.sh tests/net/test_*.sh))
 chosen     = $(if $(TESTS),$(foreach t,$(1),$(if $(strip $(foreach p,$(TESTS),$(findstring $(p),$(t)))),$(t))),$(1))
 tools     := $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(patsubst %.c,$(OUT)/%,$(wildcard tests/net/*.c tests/run/*.c))
 

@@ -1,32 +1,14 @@
-#!/bin/sh
+#!/bin/bash
 # test_gcbench.sh: what gcbench writes, on this machine: tables, CSV, JSON, pictures, models, explanations. time limit: 300 s
 # SPDX-License-Identifier: MIT
 set -u
-build=$(cd "${BUILD:-build}" && pwd)
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-unset GRIDCOMM_KEY GRIDCOMM_KEY_FILE GRIDCOMM_RANK GRIDCOMM_SIZE GRIDCOMM_ROOT GRIDCOMM_CLUSTER GRIDCOMM_ALGO GRIDCOMM_MODEL
-passed=0 failed=0 skipped=0
+. "$(dirname "$0")/common.sh"
 
-# check NAME COMMAND...
-check() {
-    name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1)); echo "ok   $name"
-    else
-        failed=$((failed + 1)); echo "FAIL $name"
-        head -n 20 out err 2>/dev/null | sed 's/^/       /'
-    fi
-}
 run() { # RANKS, arguments...; few repetitions
     ranks=$1
     shift
     timeout -k 5 100 "$build/gcrun" --no-prefix -n "$ranks" "$build/gcbench" --repeat 3-5 --seconds 2 "$@" >out 2>err </dev/null
 }
-has() { grep -q -e "$1" out; }
-counts() { [ "$(grep -c -e "$1" out)" -eq "$2" ]; }
 
 # A model of three ranks on hosts of their own.
 {
@@ -101,6 +83,4 @@ for gap in "--sizes '1,,2'" "--sizes '1,'" "--sizes ',1'" "--sizes ''" "--algori
     eval "\"$build/gcbench\" $gap" >out 2>err; status=$?
     check "an empty element: $gap" eval '[ $status -eq 2 ] && [ "$(cat err)" = "gcbench: $gap: an element is empty" ]'
 done
-
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+close
