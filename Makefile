@@ -86,7 +86,7 @@ $(OUT)/gcbench: $(call objects,$(gcbench)) $(LIB)
 	$(call link,-lm)
 $(OUT)/examples/%: $(OUT)/obj/examples/%.o $(LIB)
 	$(call link,-lm)
-$(OUT)/tests/net/%: $(OUT)/obj/tests/net/%.o $(LIB)
+$(OUT)/tests/net/%: $(OUT)/obj/tests/net/%.o $(OUT)/obj/tools/tool.o $(LIB)
 	$(call link,-lm)
 $(OUT)/tests/net/mpi_cost: $(OUT)/obj/compat/mpi.o
 $(OUT)/tests/run/%: $(OUT)/obj/tests/run/%.o $(LIB)
