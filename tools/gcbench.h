@@ -29,6 +29,7 @@ typedef struct bench_options {
     const char *fit, *kind;
     const char *explain;                size_t explain_bytes;
     bool        help;
+    bool        told;                   /* what is wrong with the options has been said */
 } bench_options;
 
 /* A row of the table. s; predicted < 0: nothing is said */

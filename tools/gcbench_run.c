@@ -14,7 +14,7 @@
 #include <time.h>
 
 enum { BENCH_WARM = 3,
-       BENCH_TURN = 8,          /* repetitions from one look at the interval to the next */
+       BENCH_SOUND = 6,         /* fewer samples have no interval of 95 % */
        BENCH_PINGS = 15,        /* for the offset of a clock: the fastest counts */
        BENCH_LATE = 4,          /* times in a row that a common start was missed, before it is set further ahead */
        BENCH_TAG = 1 };
@@ -182,7 +182,7 @@ static bool bench_enough(bench *b, bench_row *row, double begun)
     const bench_options *o = b->job->o;
     if (row->n >= o->most || row->n == BENCH_SAMPLES || bench_now() - begun > o->seconds)
         return row->n > 0;
-    if (row->n < o->least)
+    if (row->n < gci_max32(o->least, BENCH_SOUND))
         return false;
     bench_summary(b, row);
     return (row->high - row->low) / 2 <= o->precision * row->median;
@@ -202,7 +202,7 @@ static int bench_repeat(bench *b, bench_row *row)
         }
         if (i >= 0 && seconds >= 0 && b->rank == 0 && row->n < BENCH_SAMPLES)
             b->sample[row->n++] = seconds;
-        if (err == GC_OK && i >= 0 && (i + 1) % (b->job->o->most < BENCH_TURN ? 1 : BENCH_TURN) == 0) {
+        if (err == GC_OK && i >= 0) {
             go = b->rank == 0 ? !bench_enough(b, row, begun) : 0;
             err = gc_bcast(b->own, &go, sizeof go, 0);
         }
