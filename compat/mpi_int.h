@@ -6,6 +6,7 @@
  *   request.c      requests and their completion; those that nobody waits for
  *   reduce.c       operations: the predefined ones, those of users, what gridcomm does itself
  *   side.c         a buffer as a call describes it, and as gridcomm gets it
+ *   cart.c         Cartesian topologies
  *   comm.c         communicators
  *   attr.c         their attributes
  *   group.c        groups (pure)
@@ -123,6 +124,10 @@ GCM int gcm_attrs_copy(MPI_Comm from, MPI_Comm to);
 
 /* ---- comm.c ------------------------------------------------------------------------------------------------------ */
 
+/* The grid whose points a communicator's ranks are. */
+typedef struct gcm_dim { int size; bool periodic; } gcm_dim;
+typedef struct gcm_cart { gcm_object object; atomic_int refs; int ndims; gcm_dim dim[]; } gcm_cart;
+
 struct gcm_comm {
     gcm_object object;
     gc_comm *gc;
@@ -131,10 +136,12 @@ struct gcm_comm {
     MPI_Group group;
     MPI_Errhandler handler;             /* reference */
     struct gcm_attr *attrs;             /* the newest first */
+    gcm_cart *cart;                     /* reference, or NULL */
     char name[MPI_MAX_OBJECT_NAME];
 };
 
 GCM int  gcm_comm_open(MPI_Comm comm, gc_comm *gc, const char *name);  /* fills one in; MPI_ERR_NO_MEM */
+GCM int  gcm_comm_split(const char *call, MPI_Comm comm, int color, int key, MPI_Comm *out);  /* color: or MPI_UNDEFINED */
 GCM void gcm_comm_drop(MPI_Comm comm);  /* frees it with the last reference */
 GCM void gcm_comm_close(MPI_Comm comm); /* of the two that are always there */
 
