@@ -6,8 +6,10 @@
  *
  * A persistent one stays when it is complete, inactive, which all calls take for no request at all.
  *
- * Orphans (buffered sends, requests that were freed) are completed when the next one comes, and at the end of the program. Those
- * that unpack what has come are looked at whenever something else completes, from which the program may know that it has.
+ * Orphans (buffered sends, requests that were freed) are completed when the next one comes, and at the end of the program.
+ * Those that unpack what has come are looked at whenever something else completes, from which the program may know that it
+ * has. A send that nobody receives is an error of the program's, but does not hold up its end: once all ranks are in
+ * MPI_Finalize it is taken back.
  */
 #include "mpi_int.h"
 
@@ -46,11 +48,12 @@ static bool request_done(MPI_Request r, bool wait)
     return done;
 }
 
-/* The program ends without having completed it: what it sent shall arrive, what it did not get is not waited for. */
+/* The program ends without having completed it, and all ranks are in MPI_Finalize: what is matched arrives, the rest never
+ * will. A collective is not to be cancelled, and ends. */
 static void request_forgotten(gcm_object *object)
 {
     MPI_Request r = (MPI_Request)object;
-    if (r->receives && r->gc)
+    if (r->gc)
         gc_cancel(r->gc);
     request_done(r, true);
     gcm_request_drop(r, false, 0);
@@ -361,11 +364,11 @@ GCM size_t gcm_orphans_sweep(void)
     return buffered;
 }
 
-static MPI_Request orphan_out(bool buffered)
+static MPI_Request orphan_out(bool any)
 {
     pthread_mutex_lock(&orphanage.lock);
     MPI_Request *at = &orphanage.first;
-    while (*at && buffered && !(*at)->buffered)
+    while (*at && !any && !(*at)->buffered)
         at = &(*at)->next;
     MPI_Request r = *at;
     if (r) {
@@ -383,9 +386,11 @@ GCM void gcm_orphans_unpack(void)
 }
 
 /* Without the lock: what is waited for may need a thread that makes orphans. */
-GCM void gcm_orphans_wait(bool buffered)
+GCM void gcm_orphans_wait(bool last)
 {
-    for (MPI_Request r; (r = orphan_out(buffered)) != NULL;) {
+    for (MPI_Request r; (r = orphan_out(last)) != NULL;) {
+        if (last && r->gc && !r->receives)
+            gc_cancel(r->gc);
         request_done(r, true);
         request_take(&r, MPI_STATUS_IGNORE);
     }

@@ -58,7 +58,8 @@ ends() { # what, argument of test_life, status wanted, words wanted in what it s
 }
 ends 'MPI_Abort ends the job' abort 7 'rank 2'
 ends 'so does an error that nobody hears of' fatal 6 'rank 2: MPI_Send: the rank is invalid'
-ends 'a request that was forgotten does not hold it up' forget 0 ''
+ends 'requests that were forgotten, and sends that nobody receives, do not hold it up' forget 0 ''
+ends 'nor are those lost that are received while their sender ends' late 0 ''
 
 # ---- the wrapper
 
