@@ -19,8 +19,8 @@ static const char usage[] =
     "any of them, all. p2p is half the time of a message there and back.\n"
     "\n"
     "  --sizes LIST       bytes of the vector or of each block: 1,1K,64K or 1-1M (powers of 4). Default 1,1K,64K\n"
-    "  --algorithms LIST  of the pool: binomial,chain@65536, or all; those that an operation does not have are left out. Default:\n"
-    "                     what it takes\n"
+    "  --algorithms LIST  of the pool: binomial,chain@65536; all of it: all; what it takes by itself: - (default). Those that an\n"
+    "                     operation does not have are left out\n"
     "  --root R           default 0; --peer R, for p2p: default the last\n"
     "  --timing WAY       root: the root's own time, after a barrier; max: the longest of the ranks' own times, after a\n"
     "                     barrier; global (default): from one instant of a global clock until the last is through\n"
@@ -340,7 +340,7 @@ static int run(gc_comm *world, const bench_options *o)
 int main(int argc, char **argv)
 {
     static bench_options o = { .peer = -1, .least = 10, .most = 1000, .precision = 0.02, .timing = BENCH_GLOBAL, .kind = "hockney",
-                               .size = { 1, 1024, 65536 }, .sizes = 3 };
+                               .algorithms = "-", .size = { 1, 1024, 65536 }, .sizes = 3 };
     if (!options_read(&o, argc, argv)) {
         if (!o.told)
             fputs(usage, stderr);

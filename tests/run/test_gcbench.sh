@@ -27,6 +27,8 @@ for way in root max global; do
 done
 run 3 --algorithms all --sizes 1-64 --form csv allreduce; status=$?
 check 'the whole pool, powers of four' eval '[ $status -eq 0 ] && has "^allreduce,ring,16,global," && has "^allreduce,circulant,64," && ! has ",given," && counts "^allreduce,doubling," 4'
+GRIDCOMM_ALGO=bcast:chain run 3 --algorithms flat,- --sizes 1K --form csv bcast p2p; status=$?
+check 'by name, and by itself' eval '[ $status -eq 0 ] && counts "^bcast,flat,1024," 1 && counts "^bcast,,1024," 1 && counts "^p2p,,1024," 1 && counts . 4'
 run 3 --algorithms 'chain@65536,kary:2,ring' --sizes 1M --root 2 --form csv bcast reduce; status=$?
 check 'algorithms by name, those that there are' eval '[ $status -eq 0 ] && counts "^[a-z]*,chain@65536,1048576," 2 && counts "^[a-z]*,kary:2," 2 && ! has ring'
 
