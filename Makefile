@@ -48,7 +48,7 @@ scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/test_*.sh tests/ne
 chosen     = $(if $(TESTS),$(foreach t,$(1),$(if $(strip $(foreach p,$(TESTS),$(findstring $(p),$(t)))),$(t))),$(1))
 tools     := $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(patsubst %.c,$(OUT)/%,$(wildcard tests/net/*.c tests/run/*.c))
 
-.PHONY: all lib test foreign programs demo bench bench-coll bench-apps figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
+.PHONY: all lib test foreign programs demo bench bench-coll bench-model bench-apps figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -140,6 +140,11 @@ bench-coll:
 	@$(MAKE) --no-print-directory programs
 	@bash tests/net/bench_coll.sh $(OUT)
 
+bench-model:
+	@sh tests/need.sh test
+	@$(MAKE) --no-print-directory all $(OUT)/tests/net/wan $(OUT)/tests/net/enter
+	@bash tests/net/bench_model.sh $(OUT)
+
 bench-apps:
 	@sh tests/need.sh test
 	@$(MAKE) --no-print-directory all $(OUT)/tests/net/wan $(OUT)/tests/net/enter
@@ -206,6 +211,7 @@ help:
 	@echo 'make foreign     fetches, compiles and runs MPI programs of others; PROGRAMS="hypre suite": some of them'
 	@echo 'make bench       the ratios against bare sockets, on the test bed (root)'
 	@echo 'make bench-coll  collectives between sites, beside their lower bounds and two MPIs, on the test bed (root)'
+	@echo 'make bench-model predictions and choices of a model fitted on point-to-point messages, on the test bed (root)'
 	@echo 'make bench-apps  examples/asp and qr between sites, with and without the hierarchy, on the test bed (root)'
 	@echo 'make figures     docs/overlay-figures.md and its plots: what sparse links cost, by simulation;'
 	@echo '                 docs/collectives-figures.md: every collective beside its lower bound'

@@ -9,7 +9,7 @@
 #     KIND=hockney          or plogp
 #     FIGURE=FILE           predicted over measured, as SVG;  KEEP=DIRECTORY: models and tables stay there
 #
-# Every host stands alone behind an uplink of 20 Mbit/s, 1 ms from the others of its cluster. Between clusters it is 5 to 12 ms and
+# Every host stands alone behind 20 Mbit/s out and as much in, 1 ms from the others of its cluster. Between clusters it is 5 to 12 ms and
 # 4 to 16 Mbit/s for each pair of hosts. Every operation runs by every algorithm of the pool, and by what the model chooses. A
 # bed whose processor was busy for more than 60 % of the time, or whose packets were late, is void. Ends with 0 unless
 # something could not be measured.
@@ -39,6 +39,7 @@ lay_out() { # clusters: the description of a bed
         a=${letters:i / of:1}
         echo "site $a$((i % of)): switch lan 10.$((i + 1)).0.0/24"
         echo "site $a$((i % of)): uplink rate 20mbit queue 256KiB"
+        echo "site $a$((i % of)): downlink rate 20mbit queue 256KiB"
         echo "host $a$((i % of))h on $a$((i % of))/lan cluster $a"
     done
     echo 'wan * *: latency 1ms'
