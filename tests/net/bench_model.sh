@@ -74,7 +74,10 @@ network() { # clusters
     echo "$name: $RANKS hosts, a model by point-to-point in $((SECONDS - begun)) s"
     $bed reset "$B"
     read -r busy idle < <(ticks)
-    measure "$name" "$SIZES" "$OPERATIONS" && { [ -z "$LARGE" ] || measure "$name" "$LARGE" 'bcast reduce allreduce'; } || { say; return 1; }
+    if ! measure "$name" "$SIZES" "$OPERATIONS" || { [ -n "$LARGE" ] && ! measure "$name" "$LARGE" "bcast reduce allreduce"; }; then
+        say
+        return 1
+    fi
     ticks | awk -v busy="$busy" -v idle="$idle" -v most=$BUSY_MOST '{ busy = $1 - busy; idle = $2 - idle; share = 100 * busy / (busy + idle)
         printf "    processor %.0f %%%s\n", share, share > most ? ": VOID, the processor is the limit" : "" }'
     echo "    $($bed late "$B")"
