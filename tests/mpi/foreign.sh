@@ -20,6 +20,7 @@ slow=${SAN:+4}                          # times longer under sanitizers
 slow=${slow:-1}
 mkdir -p "$home/apt" "$home/source" || exit 1
 unset "${!GRIDCOMM_@}"
+unset MAKEFLAGS MAKEOVERRIDES MFLAGS    # what `make foreign` was told, such as CC, is not for the programs' own make
 
 good() { printf 'ok   %s\n' "$1"; passed=$((passed + 1)); }
 bad() { printf 'FAIL %s: %s\n' "$1" "$2"; failed=$((failed + 1)); }
