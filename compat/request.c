@@ -22,6 +22,7 @@ static const gc_status nothing = { .source = MPI_ANY_SOURCE, .tag = MPI_ANY_TAG,
 
 static struct orphanage { pthread_mutex_t lock; MPI_Request first; } orphanage = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static atomic_int unpacked;             /* orphans whose data are still to be unpacked */
+static atomic_int orphans, kept;        /* how many there are; and were, when they had last been looked at */
 
 GCM void gcm_status_set(MPI_Status *to, const gc_status *from)
 {
@@ -341,6 +342,7 @@ GCM void gcm_request_orphan(MPI_Request r)
     pthread_mutex_lock(&orphanage.lock);
     r->next = orphanage.first;
     orphanage.first = r;
+    orphans++;
     unpacked += r->recv.temp != NULL;
     pthread_mutex_unlock(&orphanage.lock);
 }
@@ -353,6 +355,7 @@ GCM size_t gcm_orphans_sweep(void)
         MPI_Request r = *at;
         if (request_done(r, false)) {
             *at = r->next;
+            orphans--;
             unpacked -= r->recv.temp != NULL;
             request_take(&r, MPI_STATUS_IGNORE);
         } else {
@@ -360,6 +363,7 @@ GCM size_t gcm_orphans_sweep(void)
             at = &r->next;
         }
     }
+    kept = orphans;
     pthread_mutex_unlock(&orphanage.lock);
     return buffered;
 }
@@ -373,6 +377,7 @@ static MPI_Request orphan_out(bool any)
     MPI_Request r = *at;
     if (r) {
         *at = r->next;
+        orphans--;
         unpacked -= r->recv.temp != NULL;
     }
     pthread_mutex_unlock(&orphanage.lock);
@@ -400,7 +405,8 @@ int MPI_Request_free(MPI_Request *request)
 {
     if (!request || !*request)
         return GCM_FAIL(NULL, MPI_ERR_REQUEST);
-    gcm_orphans_sweep();
+    if (orphans >= 2 * kept)            /* whoever frees thousands does not look at all of them each time */
+        gcm_orphans_sweep();
     if (is_idle(*request)) {
         gcm_request_drop(*request, false, 0);
     } else {
