@@ -20,15 +20,17 @@ enum modelfile_shape {
     MODELFILE_HOCKNEY, MODELFILE_PLOGP, MODELFILE_HEADER, MODELFILE_EAGER, MODELFILE_REDUCE, MODELFILE_COPY, MODELFILE_RANK,
     MODELFILE_CLASS, MODELFILE_CLASS_TOGETHER,
     MODELFILE_SITE, MODELFILE_SITE_TOGETHER, MODELFILE_TRUNK,
-    MODELFILE_WITHIN, MODELFILE_WITHIN_SEND, MODELFILE_WITHIN_RECV, MODELFILE_WITHIN_GAP,
-    MODELFILE_BETWEEN, MODELFILE_BETWEEN_SEND, MODELFILE_BETWEEN_RECV, MODELFILE_BETWEEN_GAP, MODELFILE_SHAPES
+    MODELFILE_WITHIN, MODELFILE_WITHIN_SEND, MODELFILE_WITHIN_RECV, MODELFILE_WITHIN_GAP, MODELFILE_WITHIN_LOGGP,
+    MODELFILE_BETWEEN, MODELFILE_BETWEEN_SEND, MODELFILE_BETWEEN_RECV, MODELFILE_BETWEEN_GAP, MODELFILE_BETWEEN_LOGGP,
+    MODELFILE_SHAPES
 };
 static const char *const modelfile_shapes[MODELFILE_SHAPES] = {
     "kind hockney", "kind plogp", "header #", "eager #", "reduce x", "copy x", "rank # class # host #",
     "class # site # nic x x apart", "class # site # nic x x together",
     "site # uplink x x apart", "site # uplink x x together", "trunk # # x",
-    "within # latency x per-byte x", "within # send # x", "within # recv # x", "within # gap # x",
+    "within # latency x per-byte x", "within # send # x", "within # recv # x", "within # gap # x", "within # loggp x x x x",
     "between # # latency x per-byte x", "between # # send # x", "between # # recv # x", "between # # gap # x",
+    "between # # loggp x x x x",
 };
 
 typedef struct modelfile_word { const char *at; size_t bytes; } modelfile_word;
@@ -257,14 +259,26 @@ static int modelfile_make(modelfile_reader *r)
 
 static int modelfile_twice(modelfile_reader *r) { return modelfile_fail(r, "these costs stand twice", ""); }
 
+/* The curves that L, o, g and G amount to. */
+static int modelfile_loggp(modelfile_reader *r, gci_cost_model *cost)
+{
+    for (int i = 0; i < GCI_COSTS; i++)
+        if (cost->curve[i].points > 0)
+            return modelfile_twice(r);
+    int err = gci_model_from_loggp(r->env, &(gci_loggp){ r->x[0], r->x[1], r->x[2], r->x[3] }, cost);
+    return err == GC_ERR_ARG ? modelfile_fail(r, "of LogGP's L o g G, g is above L + 2 o", "") : err;
+}
+
 static int modelfile_cost(modelfile_reader *r, int kind, gci_cost_model *cost)
 {
-    if (kind > 0) {
+    if (kind > 0 && kind <= GCI_COSTS) {
         int err = gci_model_point(r->env, &cost->curve[kind - 1], r->n[r->ints - 1], r->x[0]);
         return err == GC_ERR_ARG ? modelfile_fail(r, "sizes must ascend", "") : err;
     }
     if (cost->latency >= 0)
         return modelfile_twice(r);
+    if (kind > GCI_COSTS)
+        return modelfile_loggp(r, cost);
     cost->latency = r->x[0];
     cost->per_byte = r->x[1];
     return GC_OK;
