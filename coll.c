@@ -124,8 +124,7 @@ struct gci_coll_state {
     gci_notice  notice[COLL_NOTICES];   /* kind 0: free */
     int         notices;                /* ever kept: where the next one goes */
     gci_algo_choice  forced[GCI_COLLS];      /* by GRIDCOMM_ALGO */
-    gci_decisions *decided;             /* by a model, or NULL ... */
-    gc_model   *model;                  /* ... by which */
+    gc_model   *model;                  /* that chooses, or NULL */
     gci_topo    topo;                   /* of this communicator's ranks */
     gci_clusters clusters;
 };
@@ -993,7 +992,8 @@ static bool coll_is_canonical(const gci_world *world, const gci_coll_args *args)
 static gci_algo_choice coll_choose(const gc_comm *comm, const gci_call *call, const gci_algo_choice *forced)
 {
     gci_algo_choice choice;
-    bool decided = !forced->name[0] && gci_decided(comm->coll->decided, call, &choice);
+    const gc_model *model = comm->coll->model;
+    bool decided = model && !forced->name[0] && gci_decided(model->table, call, &choice);
     return decided ? choice : gci_choose(call, forced);
 }
 
@@ -1039,26 +1039,22 @@ GCI int gci_coll_describe(gc_comm *comm, gci_text *out)
 {
     gci_enter(comm->world);
     int err = coll_place_ranks(comm, comm->coll);
-    if (err == GC_OK && comm->coll->decided)
-        gci_decisions_describe(comm->coll->decided, out);
+    if (err == GC_OK && comm->coll->model)
+        gci_decisions_describe(comm->coll->model->table, out);
     if (err == GC_OK)
         gci_choose_describe(&comm->coll->clusters, comm->size, comm->coll->forced, out);
     gci_leave(comm->world);
     return err;
 }
 
-GCI void gci_coll_decide_by(gc_comm *comm, gci_decisions *decided, gc_model *model)
+GCI void gci_coll_decide_by(gc_comm *comm, gc_model *model)
 {
     struct gci_coll_state *st = comm->coll;
-    gci_env *env = &comm->world->env;
     gci_enter(comm->world);
-    gci_decisions *old = st->decided;
-    gc_model *old_model = st->model;
-    st->decided = decided;
+    gc_model *old = st->model;
     st->model = model;
     gci_leave(comm->world);
-    gci_free(env, old);
-    gci_model_drop(env, old_model);
+    gci_model_drop(&comm->world->env, old);
 }
 
 GCI void gci_coll_force(gc_comm *comm, const gci_algo_choice forced[GCI_COLLS])
@@ -1082,7 +1078,6 @@ static void coll_state_free(gci_env *env, struct gci_coll_state *st)
 {
     gci_clusters_free(env, &st->clusters);
     gci_topo_free(env, &st->topo);
-    gci_free(env, st->decided);
     gci_model_drop(env, st->model);
     gci_free(env, st);
 }

@@ -18,7 +18,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DECIDE_STRIDE = 4,               /* classes from one full look to the next, */
+enum { DECIDE_VERSION = 1,              /* of all of this: tables that were saved by another one are made again */
+       DECIDE_STRIDE = 4,               /* classes from one full look to the next, */
        DECIDE_FEW = 100,                /* of more ranks than this twice as many */
        DECIDE_PARTS = 256,              /* segments of a vector, at most */
        DECIDE_STEPS = 200 * 1000 };     /* of all ranks: what takes more is not looked at */
@@ -47,7 +48,7 @@ static bool decide_has_blocks(enum gci_coll coll)
 GCI bool gci_decided(const gci_decisions *d, const gci_call *call, gci_algo_choice *out)
 {
     size_t bytes = decide_has_blocks(call->coll) ? call->own : call->bytes;
-    if (!d || call->tree || !call->even || !call->commutative || !call->associative || call->canonical)
+    if (call->tree || !call->even || !call->commutative || !call->associative || call->canonical)
         return false;
     *out = d->at[call->coll][decide_class(bytes)];
     if (bytes > GCI_DECIDE_MOST)
@@ -73,7 +74,7 @@ GCI void gci_decisions_write(const gci_decisions *d, gci_text *out)
         for (int k = 0; k < GCI_DECIDE_SIZES; k++) {
             if (k > 0 ? decide_is_same(&d->at[coll][k], &d->at[coll][k - 1]) : !d->at[coll][k].name[0])
                 continue;
-            gci_text_add(out, "%s %zu", gci_coll_name((enum gci_coll)coll), (size_t)1 << k);
+            gci_text_add(out, "choice %s %zu", gci_coll_name((enum gci_coll)coll), (size_t)1 << k);
             decide_add_choice(out, &d->at[coll][k]);
             gci_text_add(out, "\n");
         }
@@ -96,8 +97,7 @@ GCI void gci_decisions_describe(const gci_decisions *d, gci_text *out)
     }
 }
 
-/* "bcast 1024 knomial:8@8192": from that class on. */
-static bool decide_read_line(const char *line, size_t bytes, gci_decisions *d)
+GCI bool gci_decisions_read_line(const char *line, size_t bytes, gci_decisions *d)
 {
     char word[GCI_TEXT], *size, *name, *end;
     if (bytes >= sizeof word)
@@ -116,19 +116,6 @@ static bool decide_read_line(const char *line, size_t bytes, gci_decisions *d)
     for (int k = decide_class((size_t)from); k < GCI_DECIDE_SIZES; k++)
         d->at[coll][k] = choice;
     return true;
-}
-
-GCI int gci_decisions_read(const char *text, size_t bytes, gci_decisions *d)
-{
-    memset(d, 0, sizeof *d);
-    while (bytes > 0) {
-        const char *end = memchr(text, '\n', bytes);
-        if (!end || !decide_read_line(text, (size_t)(end - text), d))
-            return GC_ERR_PROTOCOL;
-        bytes -= (size_t)(end + 1 - text);
-        text = end + 1;
-    }
-    return GC_OK;
 }
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
@@ -386,6 +373,55 @@ static int decide_coll(decide *d)
     return err;
 }
 
+/* ---- what a table is made for ------------------------------------------------------------------------------------- */
+
+/* FNV-1a (Fowler, Noll and Vo). */
+static void decide_mix(uint64_t *hash, const void *data, size_t bytes)
+{
+    for (const uint8_t *at = data, *end = at + bytes; at < end; at++)
+        *hash = (*hash ^ *at) * UINT64_C(1099511628211);
+}
+
+static void decide_mix_port(uint64_t *hash, const gci_port *p)
+{
+    const double x[] = { p->out, p->in, p->together };
+    decide_mix(hash, x, sizeof x);
+}
+
+static void decide_mix_cost(uint64_t *hash, const gci_cost_model *c)
+{
+    decide_mix(hash, &c->latency, sizeof c->latency);
+    decide_mix(hash, &c->per_byte, sizeof c->per_byte);
+    for (int k = 0; k < GCI_COSTS; k++)
+        for (int32_t i = 0; i < c->curve[k].points; i++) {
+            const double point[] = { (double)c->curve[k].point[i].bytes, c->curve[k].point[i].seconds };
+            decide_mix(hash, point, sizeof point);
+        }
+}
+
+GCI uint64_t gci_decide_for(const gc_model *m, const gci_clusters *clusters)
+{
+    const gci_topo *topo = clusters->topo;
+    const double numbers[] = { DECIDE_VERSION, m->ranks, m->classes, m->sites, (double)m->header, (double)m->eager, m->reduce, m->copy };
+    uint64_t hash = UINT64_C(14695981039346656037);
+    decide_mix(&hash, numbers, sizeof numbers);
+    decide_mix(&hash, m->class_of, (size_t)m->ranks * sizeof *m->class_of);
+    decide_mix(&hash, m->host_of, (size_t)m->ranks * sizeof *m->host_of);
+    decide_mix(&hash, m->site_of, (size_t)m->classes * sizeof *m->site_of);
+    decide_mix(&hash, m->trunk, (size_t)m->sites * (size_t)m->sites * sizeof *m->trunk);
+    for (int i = 0; i < m->classes; i++) {
+        decide_mix_port(&hash, &m->nic[i]);
+        decide_mix_cost(&hash, &m->within[i]);
+    }
+    for (int i = 0; i < m->sites; i++)
+        decide_mix_port(&hash, &m->uplink[i]);
+    for (int i = 0; i < m->classes * m->classes; i++)
+        decide_mix_cost(&hash, &m->between[i]);
+    decide_mix(&hash, topo->of, (size_t)topo->nodes * sizeof *topo->of);
+    decide_mix(&hash, topo->parent, (size_t)topo->clusters * sizeof *topo->parent);
+    return (hash ^ hash >> 32) % (SIZE_MAX / 2) + 1;
+}
+
 GCI int gci_decide(gci_env *env, const gc_model *model, const gci_clusters *clusters, gci_decisions *out)
 {
     decide *d = gci_alloc(env, sizeof *d);
@@ -397,6 +433,7 @@ GCI int gci_decide(gci_env *env, const gc_model *model, const gci_clusters *clus
                        .latency = latency, .stride = model->ranks > DECIDE_FEW ? 2 * DECIDE_STRIDE : DECIDE_STRIDE };
         err = decide_coll(d);
     }
+    out->made_for = err < 0 ? 0 : gci_decide_for(model, clusters);
     gci_free(env, d);
     return err;
 }

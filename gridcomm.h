@@ -592,8 +592,9 @@ int gc_predict(gc_comm *comm, const gc_model *model, const char *operation, cons
 /* The communicator's collectives take from now on what the model says is the fastest: for each operation and size, of calls that
  * any algorithm can do (blocks of one size, operations that commute and associate, no GRIDCOMM_ORDER). Other calls, and what
  * GRIDCOMM_ALGO names, go on as without. Rank 0's model is taken, the others' are not looked at; NULL there: none any more.
- * Predictions are made for root 0; rank 0 makes hundreds, for which the others wait: 2 s with 64 ranks, 12 s with 1,000. The
- * model may be freed: every rank keeps a copy. Communicators made of this one begin without a model. GRIDCOMM_MODEL=FILE does it
+ * Predictions are made for root 0; rank 0 makes hundreds, for which the others wait: 2 s with 64 ranks, 12 s with 1,000. What comes
+ * out is kept in rank 0's model, too, so that gc_model_save saves it and the next use, of the same ranks in the same clusters, has
+ * it at once; so no other call may use that model meanwhile. It may be freed: every rank keeps a copy. Communicators made of this one begin without a model. GRIDCOMM_MODEL=FILE does it
  * for the world in gc_init. Collective; blocks. Returns GC_OK; GC_ERR_ARG: not a model of gc_size ranks. After an error nothing
  * has changed. */
 int gc_model_use(gc_comm *comm, const gc_model *model);

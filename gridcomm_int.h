@@ -443,6 +443,7 @@ struct gc_model {
     size_t    header;                       /* bytes on the wire besides a message's own */
     size_t    eager;                        /* longer messages are announced, and wait for their receive; 0: none are */
     double    reduce, copy;                 /* s/byte of the processor */
+    struct gci_decisions *table;            /* what it chooses, once that has been worked out (gci_decide) */
 };
 
 /* class_of, host_of: [ranks], host_of NULL: each rank has its own; site_of: [classes], NULL: one site. Numbers from 0 on, none
@@ -648,8 +649,8 @@ GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], cha
 
 enum { GCI_DECIDE_SIZES = 23, GCI_DECIDE_MOST = 1 << 22,    /* classes of sizes: 1, 2, 4 ... this */
        GCI_CANDIDATES = 64 };
-/* name "": what the rules of choose.c say */
-typedef struct gci_decisions { gci_algo_choice at[GCI_COLLS][GCI_DECIDE_SIZES]; } gci_decisions;
+/* name "": what the rules of choose.c say. made_for: a model and its clusters, as gci_decide_for names them; 0: nothing yet */
+typedef struct gci_decisions { uint64_t made_for; gci_algo_choice at[GCI_COLLS][GCI_DECIDE_SIZES]; } gci_decisions;
 typedef struct gci_candidate { gci_algo_choice how; double seconds; bool is_rule; } gci_candidate;
 
 /* An even, commutative and associative call of bytes in elements of one. */
@@ -660,11 +661,14 @@ GCI int  gci_decide_call(gci_env *, const gc_model *, const gci_call *, const gc
                          gci_candidate[GCI_CANDIDATES], int *n);
 /* The table of a model's ranks, who stand in these clusters. GC_ERR_NOMEM. */
 GCI int  gci_decide(gci_env *, const gc_model *, const gci_clusters *, gci_decisions *);
-/* What it says of a call. false: nothing, or there is none. */
+/* A number that other costs, clusters or ways to choose hardly have; at most SIZE_MAX / 2. */
+GCI uint64_t gci_decide_for(const gc_model *, const gci_clusters *);
+/* What it says of a call. false: nothing. */
 GCI bool gci_decided(const gci_decisions *, const gci_call *, gci_algo_choice *);
-/* Its text, which one rank tells the others: from which size on what is taken. GC_ERR_PROTOCOL: not such a text. */
+/* As lines, "choice bcast 1024 kary:3@8192": from that size on. Read without the first word and in that order; false: no such
+ * choice, nothing has changed. */
 GCI void gci_decisions_write(const gci_decisions *, gci_text *);
-GCI int  gci_decisions_read(const char *text, size_t bytes, gci_decisions *);
+GCI bool gci_decisions_read_line(const char *line, size_t bytes, gci_decisions *);
 GCI void gci_decisions_describe(const gci_decisions *, gci_text *);     /* a line per operation */
 
 /* ---- tree.c: rooted trees (pure) ----------------------------------------------------------------------------------- */
@@ -2196,8 +2200,8 @@ typedef struct gci_seen {
     const void             *to, *from;      /* STEP: what it really reads and writes; of a message both are its buffer */
 } gci_seen;
 
-/* A table for its calls from now on, and the model it comes from; both become its own. NULL: none. Outside the monitor. */
-GCI void gci_coll_decide_by(gc_comm *, gci_decisions *, gc_model *);
+/* A model whose table holds for its calls from now on, and becomes its own. NULL: none. Outside the monitor. */
+GCI void gci_coll_decide_by(gc_comm *, gc_model *);
 GCI const gc_model *gci_coll_model(const gc_comm *);
 /* As GRIDCOMM_ALGO, from now on: for gcbench. */
 GCI void gci_coll_force(gc_comm *, const gci_algo_choice forced[GCI_COLLS]);

@@ -33,6 +33,7 @@ GCI void gci_model_drop(gci_env *env, gc_model *m)
     gci_free(env, m->nic);
     gci_free(env, m->uplink);
     gci_free(env, m->trunk);
+    gci_free(env, m->table);
     gci_free(env, m);
 }
 
@@ -112,7 +113,8 @@ GCI int gci_model_make(gci_env *env, enum gci_model_kind kind, int ranks, const 
         return GC_ERR_NOMEM;
     m->kind = kind;
     m->ranks = ranks;
-    int err = model_fill(env, m, class_of, host_of, site_of);
+    m->table = gci_alloc(env, sizeof *m->table);
+    int err = m->table ? model_fill(env, m, class_of, host_of, site_of) : GC_ERR_NOMEM;
     if (err < 0) {
         m->classes = gci_max32(m->classes, 0);
         gci_model_drop(env, m);

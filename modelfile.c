@@ -15,14 +15,14 @@ enum { MODELFILE_WORDS = 8, MODELFILE_WORD = 32, MODELFILE_SHOWN = 40, MODELFILE
 static const double modelfile_most = 1e9;       /* s, s/byte */
 static const char modelfile_first[] = "gridcomm-model 1";
 
-/* #: a whole number, x: one that may have a fraction. What stands in one group is read in the same turn. */
+/* #: a whole number, x: one that may have a fraction, w: any word. What stands in one group is read in the same turn. */
 enum modelfile_shape {
     MODELFILE_HOCKNEY, MODELFILE_PLOGP, MODELFILE_HEADER, MODELFILE_EAGER, MODELFILE_REDUCE, MODELFILE_COPY, MODELFILE_RANK,
     MODELFILE_CLASS, MODELFILE_CLASS_TOGETHER,
     MODELFILE_SITE, MODELFILE_SITE_TOGETHER, MODELFILE_TRUNK,
     MODELFILE_WITHIN, MODELFILE_WITHIN_SEND, MODELFILE_WITHIN_RECV, MODELFILE_WITHIN_GAP, MODELFILE_WITHIN_LOGGP,
     MODELFILE_BETWEEN, MODELFILE_BETWEEN_SEND, MODELFILE_BETWEEN_RECV, MODELFILE_BETWEEN_GAP, MODELFILE_BETWEEN_LOGGP,
-    MODELFILE_SHAPES
+    MODELFILE_TABLE, MODELFILE_CHOICE, MODELFILE_SHAPES
 };
 static const char *const modelfile_shapes[MODELFILE_SHAPES] = {
     "kind hockney", "kind plogp", "header #", "eager #", "reduce x", "copy x", "rank # class # host #",
@@ -30,7 +30,7 @@ static const char *const modelfile_shapes[MODELFILE_SHAPES] = {
     "site # uplink x x apart", "site # uplink x x together", "trunk # # x",
     "within # latency x per-byte x", "within # send # x", "within # recv # x", "within # gap # x", "within # loggp x x x x",
     "between # # latency x per-byte x", "between # # send # x", "between # # recv # x", "between # # gap # x",
-    "between # # loggp x x x x",
+    "between # # loggp x x x x", "table #", "choice w # w",
 };
 
 typedef struct modelfile_word { const char *at; size_t bytes; } modelfile_word;
@@ -91,8 +91,8 @@ static bool modelfile_fits(const modelfile_reader *r, const char *shape, bool he
 {
     for (int i = 0; ; i++) {
         size_t bytes = strcspn(shape, " ");
-        bool number = bytes == 1 && (*shape == '#' || *shape == 'x');
-        if (i >= r->words || (!number && !modelfile_is(&r->word[i], shape, bytes)))
+        bool any = bytes == 1 && (*shape == '#' || *shape == 'x' || *shape == 'w');
+        if (i >= r->words || (!any && !modelfile_is(&r->word[i], shape, bytes)))
             return false;
         if (head || !shape[bytes])
             return head || r->words == i + 1;
@@ -284,6 +284,23 @@ static int modelfile_cost(modelfile_reader *r, int kind, gci_cost_model *cost)
     return GC_OK;
 }
 
+/* A table that was worked out before; each choice holds from its size on. */
+static int modelfile_table(modelfile_reader *r, int shape)
+{
+    gci_decisions *table = r->m->table;
+    char line[3 * MODELFILE_SHOWN];
+    if (shape == MODELFILE_TABLE) {
+        bool twice = table->made_for > 0;
+        table->made_for = r->n[0];
+        return twice ? modelfile_fail_at(r, &r->word[0], "stands twice:") : GC_OK;
+    }
+    if (table->made_for == 0)
+        return modelfile_fail(r, "a choice before the table", "");
+    snprintf(line, sizeof line, "%.*s %zu %.*s", (int)gci_min(r->word[1].bytes, MODELFILE_SHOWN), r->word[1].at, r->n[0],
+             (int)gci_min(r->word[3].bytes, MODELFILE_SHOWN), r->word[3].at);
+    return gci_decisions_read_line(line, strlen(line), table) ? GC_OK : modelfile_fail(r, "no such choice: ", line);
+}
+
 static int modelfile_costs(modelfile_reader *r, int shape)
 {
     gc_model *m = r->m;
@@ -292,6 +309,8 @@ static int modelfile_costs(modelfile_reader *r, int shape)
     size_t most = (size_t)(sites ? m->sites : m->classes);
     if (shape < MODELFILE_SITE)
         return GC_OK;
+    if (shape >= MODELFILE_TABLE)
+        return modelfile_table(r, shape);
     if (a >= most || last >= most)
         return modelfile_fail_at(r, &r->word[a >= most ? 1 : 2], sites ? "no such site:" : "no such class:");
     if (!sites && shape < MODELFILE_BETWEEN)
@@ -432,6 +451,10 @@ static void modelfile_write(const gc_model *m, gci_text *out)
         snprintf(pair, sizeof pair, "between %d %d", i / m->classes, i % m->classes);
         modelfile_write_cost(out, pair, &m->between[i]);
     }
+    if (m->table->made_for == 0)
+        return;
+    gci_text_add(out, "table %llu\n", (unsigned long long)m->table->made_for);
+    gci_decisions_write(m->table, out);
 }
 
 GCI int gci_model_write(gci_env *env, const gc_model *m, char **text, size_t *bytes)

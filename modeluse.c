@@ -1,17 +1,16 @@
 /* modeluse.c: a communicator chooses its algorithms by a model.
  * SPDX-License-Identifier: MIT
  *
- * Rank 0 makes the table (decide.c), because floating point need not give the same on all processors, and tells the others its
- * text and the model's. When all have both, all take them, between the same two collectives of the communicator. If anyone fails
- * nobody does. A measured model goes the same way (measure.c).
+ * Rank 0 makes the table (decide.c), because floating point need not give the same on all processors; or the model has one for
+ * these clusters from before. The others are told the text of both. When all have it, all take it, between the same two
+ * collectives of the communicator. If anyone fails nobody does. A measured model goes the same way (measure.c).
  */
 #include "gridcomm_int.h"
 
 #include <limits.h>
 
-enum { USE_HEAD = 8,                    /* bytes: how long a text, or a part of it, is */
-       USE_TEXT_MAX = INT_MAX / 2,      /* no model has a longer one, */
-       USE_TABLE_MAX = 1 << 16 };       /* and no table */
+enum { USE_HEAD = 8,                    /* bytes: how long a text is */
+       USE_TEXT_MAX = INT_MAX / 2 };    /* no model has a longer one */
 static const char use_call[] = "gc_model_use";
 
 /* ---- one rank's text for all --------------------------------------------------------------------------------------- */
@@ -40,59 +39,10 @@ GCI int gci_share_text(gc_comm *comm, const char *call, int error, char **text, 
     return err == GC_OK && length > 0 ? gc_bcast(comm, *text, *bytes, 0) : err;
 }
 
-/* ---- a table and its model ----------------------------------------------------------------------------------------- */
+/* ---- a model and its table ----------------------------------------------------------------------------------------- */
 
-typedef struct use {
-    gci_decisions *table;
-    gc_model      *model;
-    char          *text;                /* how long that of the table is; it; that of the model. No model: none */
-    size_t         bytes;
-} use;
-
-static void use_drop(gci_env *env, use *u)
-{
-    gci_free(env, u->table);
-    gci_model_drop(env, u->model);
-    gci_free(env, u->text);
-}
-
-static int use_write(gci_env *env, const gc_model *model, use *u)
-{
-    char *of_model = NULL;
-    size_t model_bytes = 0;
-    gci_text text;
-    int err = gci_model_write(env, model, &of_model, &model_bytes);
-    gci_text_begin(&text, NULL, 0);
-    gci_decisions_write(u->table, &text);
-    size_t table_bytes = text.used;
-    if (err == GC_OK && (u->text = gci_alloc(env, USE_HEAD + table_bytes + model_bytes + 1)) == NULL)
-        err = GC_ERR_NOMEM;
-    if (err == GC_OK) {
-        u->bytes = USE_HEAD + table_bytes + model_bytes;
-        gci_put64((uint8_t *)u->text, table_bytes);
-        gci_text_begin(&text, u->text + USE_HEAD, table_bytes + 1);
-        gci_decisions_write(u->table, &text);
-        memcpy(u->text + USE_HEAD + table_bytes, of_model, model_bytes);
-    }
-    gci_free(env, of_model);
-    return err;
-}
-
-static int use_read(gci_env *env, use *u)
-{
-    char why[GCI_TEXT];
-    if (u->bytes == 0)
-        return GC_OK;
-    uint64_t table_bytes = u->bytes < USE_HEAD ? UINT64_MAX : gci_get64((const uint8_t *)u->text);
-    if (table_bytes > USE_TABLE_MAX || table_bytes > u->bytes - USE_HEAD)
-        return GC_ERR_PROTOCOL;
-    const char *of_model = u->text + USE_HEAD + table_bytes;
-    int err = gci_decisions_read(u->text + USE_HEAD, (size_t)table_bytes, u->table);
-    return err < 0 ? err : gci_model_read(env, of_model, (size_t)(u->text + u->bytes - of_model), &u->model, why);
-}
-
-/* At rank 0. */
-static int use_decide(gc_comm *comm, const gc_model *model, use *u)
+/* At rank 0: the model's text, with its table. */
+static int use_write(gc_comm *comm, const gc_model *model, char **text, size_t *bytes)
 {
     gci_env *env = &comm->world->env;
     const gci_clusters *clusters = gci_coll_clusters(comm);
@@ -100,23 +50,28 @@ static int use_decide(gc_comm *comm, const gc_model *model, use *u)
         return GC_OK;
     if (model->ranks != comm->size)
         return GC_ERR_ARG;
-    int err = clusters && u->table ? gci_decide(env, model, clusters, u->table) : GC_ERR_NOMEM;
-    return err == GC_OK ? use_write(env, model, u) : err;
+    int err = clusters ? GC_OK : GC_ERR_NOMEM;
+    if (err == GC_OK && model->table->made_for != gci_decide_for(model, clusters))
+        err = gci_decide(env, model, clusters, model->table);
+    return err == GC_OK ? gci_model_write(env, model, text, bytes) : err;
 }
 
 GCI int gci_model_adopt(gc_comm *comm, const gc_model *model)
 {
     gci_env *env = &comm->world->env;
-    use u = { .table = gci_alloc(env, sizeof *u.table) };
-    int err = comm->rank == 0 ? use_decide(comm, model, &u) : u.table ? GC_OK : GC_ERR_NOMEM;
-    err = gci_share_text(comm, use_call, err, &u.text, &u.bytes);
-    err = gci_agree(comm, use_call, err < 0 ? err : use_read(env, &u));
-    if (err == GC_OK) {
-        gci_coll_decide_by(comm, u.model ? u.table : NULL, u.model);
-        u.table = u.model ? NULL : u.table;
-        u.model = NULL;
-    }
-    use_drop(env, &u);
+    gc_model *own = NULL;
+    char *text = NULL, why[GCI_TEXT];
+    size_t bytes = 0;
+    int err = comm->rank == 0 ? use_write(comm, model, &text, &bytes) : GC_OK;
+    err = gci_share_text(comm, use_call, err, &text, &bytes);
+    if (err == GC_OK && bytes > 0)
+        err = gci_model_read(env, text, bytes, &own, why);
+    err = gci_agree(comm, use_call, err);
+    if (err == GC_OK)
+        gci_coll_decide_by(comm, own);
+    else
+        gci_model_drop(env, own);
+    gci_free(env, text);
     return err != GC_ERR_ARG ? err : gci_fail(comm, err, -1, "%s: rank 0's model is not of %d ranks", use_call, comm->size);
 }
 

@@ -293,7 +293,9 @@ static int fit(gc_comm *world, const bench_options *o)
         progress_end(&p);
     if (err < 0)
         return tool_failed("gcbench", world, "measuring", err);
-    if (gc_rank(world) == 0 && gc_model_save(model, o->fit) < 0)
+    if ((err = gc_model_use(world, model)) < 0)         /* its table is saved with it */
+        tool_failed("gcbench", world, "deciding", err);
+    if (err == GC_OK && gc_rank(world) == 0 && gc_model_save(model, o->fit) < 0)
         err = refuse(world, GC_ERR_SYSTEM, o->fit, strerror(errno));
     gc_model_free(model);
     return err;

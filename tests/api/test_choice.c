@@ -277,6 +277,53 @@ static void test_forced(void **state)
     run_algorithm(RANKS, forced_main, "bcast:chain");
 }
 
+/* Reads what was saved, with one text replaced by another and a line more. */
+static int edited(const char *path, const char *from, const char *to, const char *more, gc_model **model)
+{
+    char *text = gct_buffer(TEXT), *at, why[256];
+    FILE *file = fopen(path, "r+");
+    gct_require(file != NULL, "%s", path);
+    text[fread(text, 1, TEXT - 1, file)] = '\0';
+    at = strstr(text, from);
+    gct_require(at != NULL && strstr(text, "\ntable ") != NULL, "%s", text);
+    rewind(file);
+    fprintf(file, "%.*s%s%s%s", (int)(at - text), text, to, at + strlen(from), more);
+    gct_require(fclose(file) == 0, "%s", path);
+    gct_require(gc_model_load(path, model, why, sizeof why) == GC_OK, "%s", why);
+    return gct_buffer_free(text);
+}
+
+/* What was worked out is saved with the model, and holds where that is loaded, as long as what it was worked out from is the same. */
+static int saved_main(gc_comm *world, int rank, int size, void *arg)
+{
+    gc_model *model, *same = NULL, *other = NULL;
+    char path[64];
+    (void)arg;
+    GCT_TRY(model_new(size, "1", "1e-6", &model));
+    gct_ok(gc_model_use(world, model));
+    model_file(path, 1, "1", "1");
+    if (rank == 0) {
+        gct_ok(gc_model_save(model, path));
+        GCT_TRY(edited(path, "reduce 0", "reduce 0", "choice bcast 1 chain\n", &same));
+        GCT_TRY(edited(path, "reduce 0", "reduce 1", "", &other));
+    }
+    unlink(path);
+    gct_ok(gc_model_use(world, same));
+    GCT_TRY(all_have_the_same(world) | explained(world, "chain") | everything(world));
+    gct_ok(gc_model_use(world, other));
+    GCT_TRY(all_have_the_same(world) | explained(world, "knomial:8"));
+    gc_model_free(model);
+    gc_model_free(same);
+    gc_model_free(other);
+    return 0;
+}
+
+static void test_saved(void **state)
+{
+    (void)state;
+    run(RANKS, saved_main, NULL);
+}
+
 static int arguments_main(gc_comm *world, int rank, int size, void *arg)
 {
     gc_model *model;
@@ -359,7 +406,7 @@ int main(void)
         cmocka_unit_test(test_use),
         cmocka_unit_test(test_between_sites),
         cmocka_unit_test(test_marked),
-        cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_forced), cmocka_unit_test(test_saved),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_option),
         cmocka_unit_test(test_bad_option),

@@ -91,7 +91,6 @@ static void test_size_classes(void **state)
     assert_int_equal(choice.segment, 16 * 23);
     call = call_of(GCI_REDUCE, 1);
     assert_false(gci_decided(&d, &call, &choice));
-    assert_false(gci_decided(NULL, &call, &choice));
 }
 
 /* Other kinds of calls are the rules'. */
@@ -129,17 +128,33 @@ static void text_of(const gci_decisions *d, char *text, size_t room)
     assert_true(out.used < room);
 }
 
+/* All lines. false: one was refused, and has changed nothing. */
+static bool read_lines(const char *text, gci_decisions *d)
+{
+    for (const char *end; *text; text = end + 1) {
+        gci_decisions before = *d;
+        assert_memory_equal(text, "choice ", 7);
+        end = strchr(text, '\n');
+        if (!gci_decisions_read_line(text + 7, (size_t)(end - text - 7), d)) {
+            assert_memory_equal(&before, d, sizeof before);
+            return false;
+        }
+    }
+    return true;
+}
+
 static void test_text(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "bcast", "bcast 1\n", "bcast 1 flat", "bcast 0 flat\n", "bcast x flat\n", "bcast -1 flat\n",
-        "bcast 1x flat\n", "bcast 8388608 flat\n", "cast 1 flat\n", "bcast 1 none\n", "bcast 1 flat@0\n", "bcast 1 flat \n", "\n",
-        "bcast 99999999999999999999 flat\n", "bcast 1 given\n" };
-    static const char *const good = "barrier 1 doubling\nbcast 1 knomial:8\nbcast 1024 binomial@8192\n"
-                                "bcast 2097152 rules\nscan 4194304 direct\n";
+    static const char *const bad[] = { "choice bcast\n", "choice bcast 1\n", "choice bcast 0 flat\n", "choice bcast x flat\n",
+        "choice bcast -1 flat\n", "choice bcast 1x flat\n", "choice bcast 8388608 flat\n", "choice cast 1 flat\n",
+        "choice bcast 1 none\n", "choice bcast 1 flat@0\n", "choice bcast 1 flat \n", "choice \n",
+        "choice bcast 99999999999999999999 flat\n", "choice bcast 1 given\n" };
+    static const char *const good = "choice barrier 1 doubling\nchoice bcast 1 knomial:8\nchoice bcast 1024 binomial@8192\n"
+                                    "choice bcast 2097152 rules\nchoice scan 4194304 direct\n";
     static gci_decisions d, again;
     char text[4096], longer[600];
-    assert_int_equal(GC_OK, gci_decisions_read(good, strlen(good), &d));
+    assert_true(read_lines(good, &d));
     assert_string_equal(d.at[GCI_BCAST][9].name, "knomial:8");
     assert_string_equal(d.at[GCI_BCAST][10].name, "binomial");
     assert_int_equal(d.at[GCI_BCAST][20].segment, 8192);
@@ -147,13 +162,12 @@ static void test_text(void **state)
     assert_string_equal(d.at[GCI_SCAN][21].name, "");
     text_of(&d, text, sizeof text);
     assert_string_equal(text, good);
-    assert_int_equal(GC_OK, gci_decisions_read(text, strlen(text), &again));
+    assert_true(read_lines(text, &again));
     assert_memory_equal(&d, &again, sizeof d);
     for (size_t i = 0; i < GCI_COUNT(bad); i++)
-        assert_int_equal(GC_ERR_PROTOCOL, gci_decisions_read(bad[i], strlen(bad[i]), &again));
+        assert_false(read_lines(bad[i], &again));
     memset(longer, 'x', sizeof longer);
-    longer[sizeof longer - 1] = '\n';
-    assert_int_equal(GC_ERR_PROTOCOL, gci_decisions_read(longer, sizeof longer, &again));
+    assert_false(gci_decisions_read_line(longer, sizeof longer, &again));
 }
 
 /* ---- decisions --------------------------------------------------------------------------------------------------- */
@@ -263,6 +277,30 @@ static void test_tie(void **state)
     place_free(&p);
 }
 
+/* Whatever is predicted by makes another table; nothing else does. */
+static void test_made_for(void **state)
+{
+    (void)state;
+    place two, one;
+    place_make(&two, 2, 3);
+    place_make(&one, 1, 6);
+    gc_model *m = model_make(2, 3, false), *uplinks = model_make(2, 3, true);
+    uint64_t made_for = gci_decide_for(m, &two.s);
+    assert_true(made_for > 0 && made_for <= SIZE_MAX / 2);
+    assert_int_equal(made_for, gci_decide_for(m, &two.s));
+    assert_int_not_equal(made_for, gci_decide_for(m, &one.s));
+    assert_int_not_equal(made_for, gci_decide_for(uplinks, &two.s));
+    m->between[1].latency *= 1 + 1e-9;
+    assert_int_not_equal(made_for, gci_decide_for(m, &two.s));
+    m->between[1].latency = uplinks->between[1].latency;
+    assert_int_equal(GC_OK, gci_model_point(&env, &m->within[0].curve[GCI_COST_GAP], 1, 1e-9));
+    assert_int_not_equal(made_for, gci_decide_for(m, &two.s));
+    gci_model_drop(&env, m);
+    gci_model_drop(&env, uplinks);
+    place_free(&two);
+    place_free(&one);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -319,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_uplinks),
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_tie),
+        cmocka_unit_test(test_made_for),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_duration),
     };

@@ -222,7 +222,12 @@ static const char small[] =
     "between 0 1 recv 0 2e-06\n"
     "between 0 1 gap 1 0.333333\n"
     "between 1 0 latency 0.01 per-byte 0\n"
-    "between 1 1 latency 0 per-byte 0\n";
+    "between 1 1 latency 0 per-byte 0\n"
+    "table 1234567890123\n"
+    "choice bcast 1 knomial:8\n"
+    "choice bcast 1024 binomial@8192\n"
+    "choice bcast 65536 rules\n"
+    "choice scan 4194304 direct\n";
 
 static void assert_same_again(const char *wanted)
 {
@@ -328,6 +333,11 @@ static void test_text_refused(void **state)
     refused("site 1 uplink 0 0 apart", "site 0 uplink 1e-06 0 apart", "line 13: these costs stand twice");
     refused("site 1 uplink", "site 1 uplink 0 0 together\nsite 1 uplink", "line 14: these costs stand twice");
     refused("trunk 1 0 0.3", "trunk 1 0 0\ntrunk 1 0 0.3", "line 15: these costs stand twice");
+    refused("choice bcast 1 knomial:8", "choice bcast 1 fastest", "line 27: no such choice: bcast 1 fastest");
+    refused("choice bcast 1 knomial:8", "choice bcast 0 flat", "line 27: no such choice: bcast 0 flat");
+    refused("choice bcast 1 knomial:8", "choice bcast flat", "line 27: not like: choice w # w");
+    refused("table 1234567890123\n", "", "line 26: a choice before the table");
+    refused("choice bcast 1 knomial:8", "table 1", "line 27: stands twice: 'table'");
     refused("within 1 latency 0 per-byte 0\n", "within 1 loggp 1e-5 2e-6 15e-6 0\n", "line 16: of LogGP's L o g G, g is above L + 2 o");
     refused("within 1 latency 0", "within 1 loggp 1e-5 2e-6 3e-6 1e-9\nwithin 1 latency 0", "line 17: these costs stand twice");
     refused("within 1 gap 7 1e-06\n", "within 1 loggp 1e-5 2e-6 3e-6 1e-9\n", "line 17: these costs stand twice");
