@@ -34,7 +34,8 @@ LIB     := $(OUT)/libgridcomm.a
 MPI     := $(OUT)/libgcmpi.a $(OUT)/gcmpicc $(OUT)/gcmpicxx
 
 gcrun    := $(wildcard tools/gcrun*.c)
-gcbench  := $(wildcard tools/gcbench*.c)
+gcbench  := $(wildcard tools/gcbench*.c) tools/tool.c
+gctopo   := tools/gctopo.c tools/tool.c
 examples := $(patsubst %.c,$(OUT)/%,$(wildcard examples/*.c))
 # Test programs are test_*.c; any other file beside them is support for all of them.
 support   = $(filter-out tests/$(1)/test_%.c,$(wildcard tests/$(1)/*.c))
@@ -43,11 +44,11 @@ simulated := $(call support,sim) tests/unit/sched_check.c $(filter-out tests/gct
 real      := $(filter-out tests/gct_sim.c,$(wildcard tests/gct*.c))
 tests     := $(call programs,unit,unit) $(call programs,sim,sim) $(call programs,api,api-sim) \
              $(call programs,api,api-real) $(call programs,api,api-dist)
-scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/*.sh tests/net/test_*.sh))
+scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/test_*.sh tests/net/test_*.sh))
 chosen     = $(if $(TESTS),$(foreach t,$(1),$(if $(strip $(foreach p,$(TESTS),$(findstring $(p),$(t)))),$(t))),$(1))
 tools     := $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(patsubst %.c,$(OUT)/%,$(wildcard tests/net/*.c tests/run/*.c))
 
-.PHONY: all lib test foreign programs demo bench bench-coll bench-apps figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
+.PHONY: all lib test foreign programs demo bench bench-coll bench-model bench-apps figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -79,13 +80,13 @@ link = @mkdir -p $(@D); echo 'link $@'; $(LINK) -o $@ $(filter %.o,$^) $(filter 
 
 $(OUT)/gcrun: $(call objects,$(gcrun)) $(LIB)
 	$(call link)
-$(OUT)/gctopo: $(call objects,tools/gctopo.c) $(LIB)
+$(OUT)/gctopo: $(call objects,$(gctopo)) $(LIB)
 	$(call link)
 $(OUT)/gcbench: $(call objects,$(gcbench)) $(LIB)
 	$(call link,-lm)
 $(OUT)/examples/%: $(OUT)/obj/examples/%.o $(LIB)
 	$(call link,-lm)
-$(OUT)/tests/net/%: $(OUT)/obj/tests/net/%.o $(LIB)
+$(OUT)/tests/net/%: $(OUT)/obj/tests/net/%.o $(OUT)/obj/tools/tool.o $(LIB)
 	$(call link,-lm)
 $(OUT)/tests/net/mpi_cost: $(OUT)/obj/compat/mpi.o
 $(OUT)/tests/run/%: $(OUT)/obj/tests/run/%.o $(LIB)
@@ -139,6 +140,11 @@ bench-coll:
 	@$(MAKE) --no-print-directory programs
 	@bash tests/net/bench_coll.sh $(OUT)
 
+bench-model:
+	@sh tests/need.sh test
+	@$(MAKE) --no-print-directory all $(OUT)/tests/net/wan $(OUT)/tests/net/enter
+	@bash tests/net/bench_model.sh $(OUT)
+
 bench-apps:
 	@sh tests/need.sh test
 	@$(MAKE) --no-print-directory all $(OUT)/tests/net/wan $(OUT)/tests/net/enter
@@ -168,7 +174,7 @@ run-fuzz: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz/%))
 fuzz-coverage: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz-coverage/%))
 	@LLVM_COV='$(LLVM_COV)' LLVM_PROFDATA='$(LLVM_PROFDATA)' sh tests/fuzz/coverage.sh $(BUILD) $(notdir $^)
 
-checked := $(rooms) $(gcrun) $(gcbench) tools/gctopo.c $(wildcard examples/*.c) $(filter-out compat/mpi.c,$(wildcard compat/*.c))
+checked := $(rooms) $(gcrun) $(sort $(gcbench) $(gctopo)) $(wildcard examples/*.c) $(filter-out compat/mpi.c,$(wildcard compat/*.c))
 # A quarter of the analyzer's usual limit for a function takes a third of the time.
 analyzer := -Xclang -analyzer-config -Xclang max-nodes=60000
 tidy:
@@ -205,6 +211,7 @@ help:
 	@echo 'make foreign     fetches, compiles and runs MPI programs of others; PROGRAMS="hypre suite": some of them'
 	@echo 'make bench       the ratios against bare sockets, on the test bed (root)'
 	@echo 'make bench-coll  collectives between sites, beside their lower bounds and two MPIs, on the test bed (root)'
+	@echo 'make bench-model predictions and choices of a model fitted on point-to-point messages, on the test bed (root)'
 	@echo 'make bench-apps  examples/asp and qr between sites, with and without the hierarchy, on the test bed (root)'
 	@echo 'make figures     docs/overlay-figures.md and its plots: what sparse links cost, by simulation;'
 	@echo '                 docs/collectives-figures.md: every collective beside its lower bound'

@@ -643,8 +643,7 @@ static int calls_predict(gc_comm *comm, const gc_model *model, gci_call *call, g
 int gc_predict(gc_comm *comm, const gc_model *model, const char *operation, const char *algorithm, size_t bytes, int root,
                double *seconds)
 {
-    gci_algo_choice forced[GCI_COLLS] = { { .next = 0 } };
-    char text[GCI_TEXT], word[GCI_TEXT];
+    gci_algo_choice choice = { .next = 0 };
     if (!comm)
         return GC_ERR_ARG;
     int coll = operation ? gci_coll_find(operation, strlen(operation)) : GCI_COLLS;
@@ -653,11 +652,10 @@ int gc_predict(gc_comm *comm, const gc_model *model, const char *operation, cons
     if (model->ranks != comm->size || bytes > SIZE_MAX / 4 / (size_t)comm->size)
         return gci_fail(comm, GC_ERR_ARG, -1, "gc_predict: the model is of %d ranks, or %zu bytes overflow", model->ranks,
                         bytes);
-    snprintf(word, sizeof word, "%s:%s", operation, algorithm ? algorithm : "");
-    if (algorithm && gci_choose_read(word, forced, text) < 0)
+    if (algorithm && !gci_choose_read_name((enum gci_coll)coll, algorithm, strlen(algorithm), &choice))
         return gci_fail(comm, GC_ERR_ARG, -1, "gc_predict: %s has no algorithm \"%.40s\"", operation, algorithm);
     gci_call call = gci_decide_example((enum gci_coll)coll, comm->size, root, bytes, gci_coll_clusters(comm));
     if (!call.clusters)
         return gci_fail(comm, GC_ERR_NOMEM, -1, "gc_predict: out of memory");
-    return calls_predict(comm, model, &call, forced[coll], seconds);
+    return calls_predict(comm, model, &call, choice, seconds);
 }

@@ -44,7 +44,8 @@ enum {
     CONTROL_STARVED_MS = 1000,      /* between two words of it; and so long after the last try in vain it is not known any more */
     CONTROL_LOSSES_ROOM = 16,       /* links that may go down before the log has to grow */
     CONTROL_START_S = 60, CONTROL_PEER_S = 30,      /* the documented defaults */
-    CONTROL_PORT_TRIES = 1024       /* of a range of ports */
+    CONTROL_PORT_TRIES = 1024,      /* of a range of ports */
+    CONTROL_PORT_ROUNDS = 3         /* two who begin to listen at one port at the same instant may both be refused */
 };
 
 enum control_request_kind { CONTROL_CONNECT, CONTROL_STRAND, CONTROL_NOTIFY, CONTROL_RESTART, CONTROL_DOWN, CONTROL_STOP };
@@ -705,7 +706,7 @@ static int control_listen(gci_control *c, const gc_options *options, char text[G
     /* by PMI a key comes before anybody else does */
     bool guarded = c->place.key_bytes > 0 || c->place.insecure || c->place.pmi.kind != GCI_PMI_NONE, root = c->place.rank == 0;
     uint16_t low = 0, high = 0;
-    int err;
+    int err, ports;
 
     c->listen_at = (gci_addr){ .family = 6 };       /* any address of both families */
     if ((!guarded && (err = control_loopback_only(c, text)) < 0)
@@ -715,9 +716,10 @@ static int control_listen(gci_control *c, const gc_options *options, char text[G
         return control_adopt(c, guarded, text);
     if (root && c->place.roots)
         low = high = c->place.root[0].port;
-    for (int port = low; port <= high && port < low + CONTROL_PORT_TRIES; port++) {
+    ports = high - low < CONTROL_PORT_TRIES ? high - low + 1 : CONTROL_PORT_TRIES;
+    for (int i = 0; i < CONTROL_PORT_ROUNDS * ports; i++) {
         gci_addr at = c->listen_at;
-        at.port = (uint16_t)port;
+        at.port = (uint16_t)(low + i % ports);
         at.scope = 0;
         c->listener = c->sys->listen(c->sys, &at);
         if (c->listener >= 0) {

@@ -207,10 +207,13 @@ static int decide_rule(gci_env *env, const gc_model *model, const gci_call *call
     return err < 0 ? err : decide_predict(env, model, call, most, HUGE_VAL, c);
 }
 
-GCI int gci_decide_call(gci_env *env, const gc_model *model, const gci_call *call, gci_candidate out[GCI_CANDIDATES], int *n)
+GCI int gci_decide_call(gci_env *env, const gc_model *model, const gci_call *call, const gci_algo_choice *also,
+                        gci_candidate out[GCI_CANDIDATES], int *n)
 {
     decide_list list = { out, 1 };
     int err = decide_rule(env, model, call, SIZE_MAX, &out[0]), kept = 1;
+    if (err == GC_OK && also)
+        decide_add(&list, also->name, also->segment);
     if (err == GC_OK)
         decide_pool(&list, call);
     for (int i = 1; i < list.n && err == GC_OK; i++) {
@@ -249,6 +252,7 @@ typedef struct decide {
     gci_candidate       list[GCI_CANDIDATES], known[GCI_CANDIDATES];
     size_t              known_bytes[GCI_CANDIDATES];
     int                 knowns, stride;
+    double              latency;        /* that nobody is faster than */
 } decide;
 
 static gci_call decide_call_of(const decide *d, int k)
@@ -281,9 +285,6 @@ static double decide_floor(const decide *d, const gci_algo_choice *how)
     return most;
 }
 
-static double decide_less(double a, double b) { return a < b ? a : b; }
-static double decide_more(double a, double b) { return a > b ? a : b; }
-
 /* No byte of a rank for another one comes before this. */
 static double decide_latency(const gc_model *m)
 {
@@ -293,12 +294,12 @@ static double decide_latency(const gc_model *m)
         for (int i = 0; i < m->classes * m->classes; i++) {
             int from = m->site_of[i / m->classes], to = m->site_of[i % m->classes];
             if (m->sites == 1 || (to == y) != (from == y))
-                in = decide_less(in, m->between[i].latency + m->trunk[from * m->sites + to] * (double)(m->header + 1));
+                in = gci_min_real(in, m->between[i].latency + m->trunk[from * m->sites + to] * (double)(m->header + 1));
         }
         for (int c = 0; c < m->classes && m->sites == 1; c++)
-            in = decide_less(in, m->within[c].latency);
+            in = gci_min_real(in, m->within[c].latency);
         if (y != m->site_of[m->class_of[0]] || m->sites == 1)
-            longest = decide_more(longest, in);
+            longest = gci_max_real(longest, in);
     }
     return longest;
 }
@@ -309,7 +310,7 @@ static int decide_best(decide *d, const decide_list *list, const gci_call *call,
     double best = list->item[0].seconds * DECIDE_GAIN;
     *out = (gci_algo_choice){ .segment = 0 };
     decide_note(d, &list->item[0], call->bytes);
-    if (best <= decide_latency(d->model))
+    if (best <= d->latency)
         return GC_OK;
     for (int i = 1; i < list->n; i++) {
         gci_candidate *c = &list->item[i];
@@ -389,10 +390,11 @@ GCI int gci_decide(gci_env *env, const gc_model *model, const gci_clusters *clus
 {
     decide *d = gci_alloc(env, sizeof *d);
     int err = d ? GC_OK : GC_ERR_NOMEM;
+    double latency = decide_latency(model);
     memset(out, 0, sizeof *out);
     for (int coll = 0; coll < GCI_COLLS && err == GC_OK; coll++) {
         *d = (decide){ .env = env, .model = model, .clusters = clusters, .at = out->at[coll], .coll = (enum gci_coll)coll,
-                        .stride = model->ranks > DECIDE_FEW ? 2 * DECIDE_STRIDE : DECIDE_STRIDE };
+                       .latency = latency, .stride = model->ranks > DECIDE_FEW ? 2 * DECIDE_STRIDE : DECIDE_STRIDE };
         err = decide_coll(d);
     }
     gci_free(env, d);

@@ -157,6 +157,25 @@ static bool dial_meets(const gci_control *c, const gci_dial *d)
     return false;
 }
 
+/* Is an address of the dial being tried? */
+static bool dial_tries(const gci_control *c, const gci_dial *d, int candidate)
+{
+    for (int i = 0; i < c->conns; i++)
+        if (c->conn[i] && c->conn[i]->dial == d && c->conn[i]->candidate == candidate)
+            return true;
+    return false;
+}
+
+/* Some address took a connection and ended it. It has more to say before those that say nothing are given up: a process that
+ * dies leaves its port last, and then refuses. */
+static bool dial_was_met(const gci_control *c, const gci_dial *d)
+{
+    for (int i = 0; i < d->n; i++)
+        if ((d->err[i] == -ECONNRESET || d->err[i] == -EPIPE) && !dial_tries(c, d, i))
+            return true;
+    return false;
+}
+
 /* An address of a dial gave nothing: what comes next. */
 static void dial_missed(gci_control *c, gci_dial *d, int candidate, int err)
 {
@@ -866,7 +885,12 @@ static int64_t dial_step(gci_control *c, gci_dial *d)
     if (!d->over && !d->n && c->now >= d->next_at)
         dial_round_over(c, d);
     while (!d->over && d->next < d->n && c->now >= d->next_at)
-        dial_try(c, d);
+        if (dial_tries(c, d, d->next))
+            d->next++;
+        else
+            dial_try(c, d);
+    if (!d->over && d->n && d->next == d->n && dial_was_met(c, d))
+        dial_round_over(c, d);
     if (d->over)
         return GCI_FOREVER;
     return d->next < d->n || !d->n ? d->next_at < d->deadline ? d->next_at : d->deadline : d->deadline;

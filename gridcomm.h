@@ -551,7 +551,8 @@ int gc_tree_gatherv(gc_comm *comm, const gc_tree *tree, const void *send, size_t
                     const size_t bytes[], const size_t offsets[]);
 
 /* Reads a model from a file (docs/models.md). Local; needs no world; blocks on the file alone. Free it with gc_model_free.
- * error_text, which may be NULL with size 0, gets why it failed: line and word, if it is the text's fault. *model is NULL then.
+ * error_text, which may be NULL with size 0, gets why it failed: line and word, if it is the text's fault. *model is NULL
+ * after any error.
  * Returns GC_OK; GC_ERR_SYSTEM: it cannot be read; GC_ERR_CONFIG: it is no model; GC_ERR_ARG; GC_ERR_NOMEM. */
 int gc_model_load(const char *path, gc_model **model, char *error_text, size_t error_text_bytes);
 

@@ -78,6 +78,8 @@ static inline size_t gci_min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t gci_max(size_t a, size_t b) { return a > b ? a : b; }
 static inline int gci_max32(int a, int b) { return a > b ? a : b; }
 static inline int64_t gci_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline double gci_max_real(double a, double b) { return a > b ? a : b; }
+static inline double gci_min_real(double a, double b) { return a < b ? a : b; }
 
 /* SplitMix64 (Steele, Lea and Flood 2014): state in, number out. */
 static inline uint64_t gci_mix(uint64_t x)
@@ -234,13 +236,15 @@ GCI void  gci_sha256_end(gci_sha256 *, uint8_t out[GCI_MAC_BYTES]);
 GCI void  gci_hmac(const void *key, size_t key_bytes, const struct iovec *parts, int n, uint8_t out[GCI_MAC_BYTES]);
 GCI bool  gci_equal_in_constant_time(const void *, const void *, size_t);
 
-/* Integers on the wire: little-endian, at any alignment. */
+/* Numbers on the wire: little-endian, at any alignment; a double as its 64 bits. */
 static inline void gci_put16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)v; p[1] = (uint8_t)(v >> 8); }
 static inline void gci_put32(uint8_t *p, uint32_t v) { gci_put16(p, (uint16_t)v); gci_put16(p + 2, (uint16_t)(v >> 16)); }
 static inline void gci_put64(uint8_t *p, uint64_t v) { gci_put32(p, (uint32_t)v); gci_put32(p + 4, (uint32_t)(v >> 32)); }
+static inline void gci_put_real(uint8_t *p, double v) { uint64_t bits; memcpy(&bits, &v, sizeof bits); gci_put64(p, bits); }
 static inline uint16_t gci_get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 static inline uint32_t gci_get32(const uint8_t *p) { return gci_get16(p) | (uint32_t)gci_get16(p + 2) << 16; }
 static inline uint64_t gci_get64(const uint8_t *p) { return gci_get32(p) | (uint64_t)gci_get32(p + 4) << 32; }
+static inline double gci_get_real(const uint8_t *p) { uint64_t bits = gci_get64(p); double v; memcpy(&v, &bits, sizeof v); return v; }
 
 /* ---- text.c: texts put together piece by piece (pure) ---------------------------------------------------------- */
 
@@ -650,8 +654,10 @@ typedef struct gci_candidate { gci_algo_choice how; double seconds; bool is_rule
 
 /* An even, commutative and associative call of bytes in elements of one. */
 GCI gci_call gci_decide_example(enum gci_coll, int ranks, int root, size_t bytes, const gci_clusters *);
-/* All that can do such a call, the fastest first, unless the rules' own is hardly slower. GC_ERR_NOMEM. */
-GCI int  gci_decide_call(gci_env *, const gc_model *, const gci_call *, gci_candidate[GCI_CANDIDATES], int *n);
+/* All that can do such a call, the fastest first, unless the rules' own is hardly slower. also: one more candidate, such as one
+ * with a segment that no other has; NULL: none. GC_ERR_NOMEM. */
+GCI int  gci_decide_call(gci_env *, const gc_model *, const gci_call *, const gci_algo_choice *also,
+                         gci_candidate[GCI_CANDIDATES], int *n);
 /* The table of a model's ranks, who stand in these clusters. GC_ERR_NOMEM. */
 GCI int  gci_decide(gci_env *, const gc_model *, const gci_clusters *, gci_decisions *);
 /* What it says of a call. false: nothing, or there is none. */
@@ -2200,6 +2206,11 @@ GCI gci_algo_choice gci_coll_would_take(const gc_comm *, const gci_call *);     
 /* ---- modeluse.c: a communicator chooses by a model ------------------------------------------------------------------- */
 
 GCI int  gci_model_adopt(gc_comm *, const gc_model *);           /* gc_model_use */
+/* For measure.c, too. Collective: all take part, whatever has failed before; what they return is noted as the call's. */
+GCI int  gci_agree(gc_comm *, const char *call, int error);      /* the worst of all ranks' errors, or that of the collective */
+/* Rank 0's text to all: theirs is allocated, everybody frees it. error: this rank's so far; if any has one, none gets the text.
+ * What is returned may be this rank's alone: gci_agree comes next. */
+GCI int  gci_share_text(gc_comm *, const char *call, int error, char **text, size_t *bytes);
 
 /* ---- gridcomm.c: the life of a world ------------------------------------------------------------------------------------ */
 

@@ -36,8 +36,14 @@ enum {
     MEASURE_SLOTS = MEASURE_FLOOD + 4 * GCI_TRIAL_FLOWS,
     MEASURE_SHORT = 1,                  /* a round without what is optional */
     MEASURE_ENOUGH,                     /* none any more */
-    MEASURE_ORDER = 16                  /* bytes: part, bytes, times, number */
+    MEASURE_ORDER = 16,                 /* bytes: part, bytes, times, number */
+    MEASURE_WORD = 32,                  /* ... of what rank 0 tells, */
+    MEASURE_ERROR = 8,                  /* ... of an error and the rank at fault, */
+    MEASURE_POINT = 24,                 /* ... of a point, and of all that a driver finds */
+    MEASURE_FOUND = 8 + GCI_TRIAL_PARTS * (8 + MEASURE_POINT * GCI_TRIAL_POINTS),
+    MEASURE_REPORT = MEASURE_ERROR + MEASURE_FOUND
 };
+static const char measure_call[] = "gc_model_measure";
 #define MEASURE_NARROW 0.03             /* half of the confidence interval, of the median */
 #define MEASURE_LONG   3.0              /* times as long as an empty message: the rate is seen well ... */
 #define MEASURE_LENGTHY (10.0 * GCI_NS_PER_MS)
@@ -355,7 +361,7 @@ static void measure_line(measure *m, const gci_trial *trial, int part, gci_findi
     while (seconds < MEASURE_VISIBLE * empty && bytes <= MEASURE_BUFFER / MEASURE_JUMP && m->error == GC_OK)
         seconds = measure_point(m, trial, part, bytes *= MEASURE_JUMP, found);
     double more = (MEASURE_LONG - 1) * empty, per_byte = (seconds - empty) / (double)bytes;
-    more = more > MEASURE_SEEN - empty ? more : MEASURE_SEEN - empty;
+    more = gci_max_real(more, MEASURE_SEEN - empty);
     size_t full = more < per_byte * MEASURE_BUFFER ? (size_t)(more / per_byte) : MEASURE_BUFFER, less = full / (pair ? 4 : 2);
     if (less > 2 * bytes && m->error == GC_OK)
         measure_point(m, trial, part, less, found);
@@ -369,7 +375,7 @@ static void measure_gap(measure *m, const gci_trial *trial, gci_findings *found)
     measure_batch b = { .trial = trial, .flood = true, .bytes = 1 };
     double posting, all = measure_repeat(m, &b, 0, &posting);
     double gap = (all - found->point[0][0].seconds) / (MEASURE_FLOOD - 1);
-    found->gap = gap > 0 ? gap : 0;
+    found->gap = gci_max_real(gap, 0);
 }
 
 /* An empty message again. What runs beside a trial mostly takes less time, and is over now. */
@@ -378,7 +384,7 @@ static void measure_latency(measure *m, const gci_trial *trial, gci_findings *fo
     measure_batch b = { .trial = trial, .last = true, .bytes = 1 };
     double posting, seconds = measure_repeat(m, &b, 0, &posting);
     for (int part = 0; part < trial->parts && m->error == GC_OK; part++)
-        found->point[part][0].seconds = seconds < found->point[part][0].seconds ? seconds : found->point[part][0].seconds;
+        found->point[part][0].seconds = gci_min_real(seconds, found->point[part][0].seconds);
 }
 
 static void measure_drive(measure *m, const gci_trial *trial, gci_findings *found)
@@ -465,9 +471,54 @@ static void measure_follow(measure *m, const gci_trial *trial)
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-/* What rank 0 tells at the beginning of a round, and what each rank tells at its end. */
+/* What rank 0 tells at the beginning of a round: 4 bytes each, the doubles 8. */
 typedef struct measure_word { int32_t error, fault, kind; uint32_t tag; double seconds, given; } measure_word;
-typedef struct measure_report { measure_word word; gci_findings found; } measure_report;    /* found: of drivers only */
+
+static void measure_put_word(uint8_t to[MEASURE_WORD], const measure_word *word)
+{
+    gci_put32(to, (uint32_t)word->error);
+    gci_put32(to + 4, (uint32_t)word->fault);
+    gci_put32(to + 8, (uint32_t)word->kind);
+    gci_put32(to + 12, word->tag);
+    gci_put_real(to + 16, word->seconds);
+    gci_put_real(to + 24, word->given);
+}
+
+static measure_word measure_get_word(const uint8_t from[MEASURE_WORD])
+{
+    return (measure_word){ .error = (int32_t)gci_get32(from), .fault = (int32_t)gci_get32(from + 4),
+                           .kind = (int32_t)gci_get32(from + 8), .tag = gci_get32(from + 12),
+                           .seconds = gci_get_real(from + 16), .given = gci_get_real(from + 24) };
+}
+
+/* What a driver has found, in numbers of 8 bytes: the gap; of each part how many points it has, and room for all. */
+static void measure_put_found(uint8_t to[MEASURE_FOUND], const gci_findings *found)
+{
+    gci_put_real(to, found->gap);
+    to += 8;
+    for (int part = 0; part < GCI_TRIAL_PARTS; part++, to += 8 + MEASURE_POINT * GCI_TRIAL_POINTS) {
+        gci_put64(to, (uint64_t)found->points[part]);
+        for (int i = 0; i < GCI_TRIAL_POINTS; i++) {
+            uint8_t *at = to + 8 + MEASURE_POINT * i;
+            gci_put64(at, found->point[part][i].bytes);
+            gci_put_real(at + 8, found->point[part][i].seconds);
+            gci_put_real(at + 16, found->point[part][i].busy);
+        }
+    }
+}
+
+static void measure_get_found(const uint8_t from[MEASURE_FOUND], gci_findings *found)
+{
+    found->gap = gci_get_real(from);
+    from += 8;
+    for (int part = 0; part < GCI_TRIAL_PARTS; part++, from += 8 + MEASURE_POINT * GCI_TRIAL_POINTS) {
+        found->points[part] = (int64_t)gci_get64(from);
+        for (int i = 0; i < GCI_TRIAL_POINTS; i++) {
+            const uint8_t *at = from + 8 + MEASURE_POINT * i;
+            found->point[part][i] = (gci_finding){ gci_get64(at), gci_get_real(at + 8), gci_get_real(at + 16) };
+        }
+    }
+}
 
 static bool measure_takes_part(const gci_trial *trial, int rank)
 {
@@ -508,28 +559,33 @@ static bool measure_is_sane(const gci_trial *trial, const gci_findings *found)
     return sane;
 }
 
-/* Everybody's word, and behind that of the drivers of the trials first .. end - 1 what they have found, at rank 0. */
-static int measure_collect(measure *m, int first, int end, const measure_report *own, measure_report all[], size_t sizes[])
+/* This rank's error, and behind it of the drivers of the trials first .. end - 1 what they have found, at rank 0. all: room for
+ * that of every rank. */
+static int measure_collect(measure *m, int first, int end, const gci_findings *found, uint8_t all[], size_t sizes[])
 {
+    uint8_t own[MEASURE_REPORT];
     int ranks = m->comm->size;
     bool root = m->comm->rank == 0;
-    size_t *at = root ? sizes + ranks : NULL, mine = sizeof own->word;
+    size_t *at = root ? sizes + ranks : NULL, mine = MEASURE_ERROR;
+    gci_put32(own, (uint32_t)m->error);
+    gci_put32(own + 4, (uint32_t)m->fault);
+    measure_put_found(own + MEASURE_ERROR, found);
     for (int i = 0; root && i < ranks; i++) {
-        sizes[i] = sizeof own->word;
-        at[i] = (size_t)i * sizeof *own;
+        sizes[i] = MEASURE_ERROR;
+        at[i] = (size_t)i * MEASURE_REPORT;
     }
     for (int i = first; i < end; i++) {
         int driver = m->trials.trial[i].driver;
         if (root)
-            sizes[driver] = sizeof *own;
-        mine = driver == m->comm->rank ? sizeof *own : mine;
+            sizes[driver] = MEASURE_REPORT;
+        mine = driver == m->comm->rank ? MEASURE_REPORT : mine;
     }
     int err = gc_gatherv(m->comm, own, mine, all, sizes, at, 0);
     for (int i = 0; err == GC_OK && root && i < ranks; i++)
-        measure_note(m, all[i].word.error, all[i].word.fault);
+        measure_note(m, (int32_t)gci_get32(all + at[i]), (int32_t)gci_get32(all + at[i] + 4));
     for (int i = first; err == GC_OK && root && i < end; i++) {
         int driver = m->trials.trial[i].driver;
-        m->found[i] = all[driver].found;
+        measure_get_found(all + at[driver] + MEASURE_ERROR, &m->found[i]);
         if (!measure_is_sane(&m->trials.trial[i], &m->found[i]))
             measure_note(m, GC_ERR_PROTOCOL, driver);
     }
@@ -551,7 +607,10 @@ static int measure_decide(measure *m, int round)
     measure_word word = { .error = m->error < 0 ? m->error : go_on, .fault = m->fault, .kind = (int32_t)m->kind, .tag = m->tag,
                           .seconds = (double)(end - now) / (double)GCI_SECOND / gci_max32(t->rounds - round, 1),
                           .given = m->seconds };
-    int err = gc_bcast(m->comm, &word, sizeof word, 0);
+    uint8_t told[MEASURE_WORD];
+    measure_put_word(told, &word);
+    int err = gc_bcast(m->comm, told, sizeof told, 0);
+    word = measure_get_word(told);
     if (err == GC_OK && !(word.seconds >= -2 * MEASURE_LONGEST && word.seconds <= MEASURE_LONGEST && word.given > 0 &&
                           word.given <= MEASURE_LONGEST))
         err = gci_fail(m->comm, GC_ERR_PROTOCOL, 0, "gc_model_measure: %s", gc_strerror(GC_ERR_PROTOCOL));
@@ -569,7 +628,7 @@ static int measure_decide(measure *m, int round)
 }
 
 /* Whoever cannot give or get the reports goes on all the same, until rank 0 says otherwise: nobody is to wait for him. */
-static int measure_rounds(measure *m, measure_report *own, measure_report all[], size_t sizes[])
+static int measure_rounds(measure *m, uint8_t all[], size_t sizes[])
 {
     const gci_trials *t = &m->trials;
     int err = GC_OK;
@@ -579,11 +638,9 @@ static int measure_rounds(measure *m, measure_report *own, measure_report all[],
         err = measure_decide(m, round);
         if (err < 0 || err == MEASURE_ENOUGH)
             break;
-        *own = (measure_report){ .word = { .fault = -1 } };
-        measure_trial(m, first, end, &own->found);
-        own->word.error = m->error;
-        own->word.fault = m->fault;
-        measure_note(m, measure_collect(m, first, end, own, all, sizes), -1);
+        gci_findings found = { .gap = 0 };
+        measure_trial(m, first, end, &found);
+        measure_note(m, measure_collect(m, first, end, &found, all, sizes), -1);
     }
     return err == MEASURE_ENOUGH ? GC_OK : err;
 }
@@ -607,14 +664,6 @@ static void measure_processor(const measure *m, gc_model *model)
     model->copy = measure_median(copy, TURNS);
 }
 
-/* The worst that any rank says, at all of them. */
-static int measure_agree(measure *m, int error)
-{
-    int32_t mine = error, worst = GC_OK;
-    int err = gc_allreduce(m->comm, &mine, &worst, 1, GC_INT32, GC_MIN);
-    return err < 0 || worst == GC_OK ? err : gci_fail(m->comm, worst, -1, "gc_model_measure: %s", gc_strerror(worst));
-}
-
 static int measure_text(const measure *m, char **text, size_t *bytes)
 {
     gci_env plain = { .alloc = NULL };
@@ -633,20 +682,10 @@ static int measure_share(measure *m, gc_model **out)
 {
     gci_env plain = { .alloc = NULL };
     char *text = NULL, why[GCI_TEXT];
-    size_t written = 0;
-    uint64_t bytes = 0;
-    int root = m->comm->rank == 0, err = measure_agree(m, root ? measure_text(m, &text, &written) : GC_OK);
-    bytes = written;
-    if (err == GC_OK)
-        err = gc_bcast(m->comm, &bytes, sizeof bytes, 0);
-    if (err == GC_OK && !root)
-        text = gci_alloc(m->env, (size_t)bytes);
-    if (err == GC_OK)
-        err = measure_agree(m, text ? GC_OK : GC_ERR_NOMEM);
-    if (err == GC_OK)
-        err = gc_bcast(m->comm, text, (size_t)bytes, 0);
-    if (err == GC_OK)
-        err = measure_agree(m, gci_model_read(&plain, text, (size_t)bytes, out, why));
+    size_t bytes = 0;
+    int err = m->comm->rank == 0 ? measure_text(m, &text, &bytes) : GC_OK;
+    err = gci_share_text(m->comm, measure_call, err, &text, &bytes);
+    err = gci_agree(m->comm, measure_call, err < 0 ? err : gci_model_read(&plain, text, bytes, out, why));
     gci_free(m->env, text);
     if (err < 0) {
         gci_model_drop(&plain, *out);
@@ -664,21 +703,19 @@ static int measure_all(measure *m, gc_model **out)
     const gci_clusters *clusters = gci_coll_clusters(m->comm);
     int err = clusters ? gci_trials_make(m->env, clusters, &m->trials) : GC_ERR_NOMEM;
     m->buf = gci_alloc(m->env, MEASURE_BUFFER);
-    measure_report *own = gci_alloc(m->env, sizeof *own);
     m->found = root ? gci_alloc(m->env, ((size_t)m->trials.n + 1) * sizeof *m->found) : NULL;
-    measure_report *all = root ? gci_alloc(m->env, ranks * sizeof *all) : NULL;
+    uint8_t *all = root ? gci_alloc(m->env, ranks * MEASURE_REPORT) : NULL;
     size_t *sizes = root ? gci_alloc(m->env, 2 * ranks * sizeof *sizes) : NULL;
-    if (!m->buf || !own || (root && (!m->found || !all || !sizes)))
+    if (!m->buf || (root && (!m->found || !all || !sizes)))
         err = GC_ERR_NOMEM;
-    err = measure_agree(m, err);
+    err = gci_agree(m->comm, measure_call, err);
     m->begun = m->round_begun = measure_now(m);     /* all are here */
     if (err == GC_OK)
-        err = measure_rounds(m, own, all, sizes);
+        err = measure_rounds(m, all, sizes);
     if (err == GC_OK)
         err = measure_share(m, out);
     gci_trials_free(m->env, &m->trials);
     gci_free(m->env, m->buf);
-    gci_free(m->env, own);
     gci_free(m->env, m->found);
     gci_free(m->env, all);
     gci_free(m->env, sizes);
@@ -698,10 +735,8 @@ int gc_model_measure(gc_comm *comm, const char *kind, double max_seconds, gc_mod
         return gci_fail(comm, GC_ERR_ARG, -1, "gc_model_measure: max_seconds is not in 0 .. %.0f", MEASURE_LONGEST);
     gci_env *env = &comm->world->env;
     measure *m = gci_alloc(env, sizeof *m);
-    if (!m) {
-        measure poor = { .comm = comm };
-        return measure_agree(&poor, GC_ERR_NOMEM);
-    }
+    if (!m)
+        return gci_agree(comm, measure_call, GC_ERR_NOMEM);
     m->comm = comm;
     m->env = env;
     m->kind = plogp ? GCI_PLOGP : GCI_HOCKNEY;

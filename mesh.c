@@ -235,7 +235,7 @@ static void mesh_send_report(gci_control *c, gci_conn *k)
     while (s->report) {
         size_t bytes = gci_min(GCI_FRAME_MAX, c->report_bytes - s->report_at);
         bool more = s->report_at + bytes < c->report_bytes;
-        if (!gci_conn_send(c, k, kind, more ? GCI_FRAME_MORE : 0, c->report + s->report_at, bytes))
+        if (!gci_conn_send(c, k, kind, more ? GCI_FRAME_MORE : 0, bytes ? c->report + s->report_at : NULL, bytes))
             return;
         s->report_at += bytes;
         s->report = more;

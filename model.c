@@ -150,8 +150,7 @@ GCI double gci_curve_at(const gci_curve *c, size_t bytes)
         return c->points ? c->point[0].seconds : 0;
     while (i < c->points - 2 && c->point[i + 1].bytes <= bytes)
         i++;
-    double value = c->point[i].seconds + model_slope(c, i) * ((double)bytes - (double)c->point[i].bytes);
-    return value > 0 ? value : 0;
+    return gci_max_real(c->point[i].seconds + model_slope(c, i) * ((double)bytes - (double)c->point[i].bytes), 0);
 }
 
 GCI const gci_cost_model *gci_model_cost(const gc_model *m, int from, int to)
@@ -165,18 +164,16 @@ GCI double gci_model_gap(const gc_model *m, const gci_cost_model *cost, size_t b
     return cost->per_byte * (double)(bytes + m->header) + gci_curve_at(&cost->curve[GCI_COST_GAP], bytes);
 }
 
-static double model_larger(double a, double b) { return a > b ? a : b; }
-
 /* s/byte of the slowest thing that a message shares with others. */
 static double model_shared(const gc_model *m, int from, int to)
 {
     int32_t a = m->class_of[from], b = m->class_of[to], x = m->site_of[a], y = m->site_of[b];
     if (m->host_of[from] == m->host_of[to])
         return 0;
-    double most = model_larger(m->nic[a].out, m->nic[b].in);
+    double most = gci_max_real(m->nic[a].out, m->nic[b].in);
     if (x != y) {
-        most = model_larger(most, m->trunk[(size_t)x * (size_t)m->sites + (size_t)y]);
-        most = model_larger(most, model_larger(m->uplink[x].out, m->uplink[y].in));
+        most = gci_max_real(most, m->trunk[(size_t)x * (size_t)m->sites + (size_t)y]);
+        most = gci_max_real(most, gci_max_real(m->uplink[x].out, m->uplink[y].in));
     }
     return most;
 }
@@ -185,14 +182,14 @@ GCI double gci_model_p2p(const gc_model *m, int from, int to, size_t bytes)
 {
     const gci_cost_model *cost = gci_model_cost(m, from, to);
     double shared = model_shared(m, from, to) * (double)(bytes + m->header);
-    return from == to ? 0 : cost->latency + model_larger(gci_model_gap(m, cost, bytes), shared);
+    return from == to ? 0 : cost->latency + gci_max_real(gci_model_gap(m, cost, bytes), shared);
 }
 
 GCI double gci_model_busy(const gc_model *m, int from, int to, size_t bytes)
 {
     const gci_cost_model *cost = gci_model_cost(m, from, to);
     double nic = m->host_of[from] == m->host_of[to] ? 0 : m->nic[m->class_of[from]].out * (double)(bytes + m->header);
-    return model_larger(nic > 0 ? nic : gci_model_gap(m, cost, bytes), gci_curve_at(&cost->curve[GCI_COST_SEND], bytes));
+    return gci_max_real(nic > 0 ? nic : gci_model_gap(m, cost, bytes), gci_curve_at(&cost->curve[GCI_COST_SEND], bytes));
 }
 
 int gc_model_p2p(const gc_model *model, int source, int dest, size_t bytes, double *seconds)

@@ -20,15 +20,17 @@ enum modelfile_shape {
     MODELFILE_HOCKNEY, MODELFILE_PLOGP, MODELFILE_HEADER, MODELFILE_EAGER, MODELFILE_REDUCE, MODELFILE_COPY, MODELFILE_RANK,
     MODELFILE_CLASS, MODELFILE_CLASS_TOGETHER,
     MODELFILE_SITE, MODELFILE_SITE_TOGETHER, MODELFILE_TRUNK,
-    MODELFILE_WITHIN, MODELFILE_WITHIN_SEND, MODELFILE_WITHIN_RECV, MODELFILE_WITHIN_GAP,
-    MODELFILE_BETWEEN, MODELFILE_BETWEEN_SEND, MODELFILE_BETWEEN_RECV, MODELFILE_BETWEEN_GAP, MODELFILE_SHAPES
+    MODELFILE_WITHIN, MODELFILE_WITHIN_SEND, MODELFILE_WITHIN_RECV, MODELFILE_WITHIN_GAP, MODELFILE_WITHIN_LOGGP,
+    MODELFILE_BETWEEN, MODELFILE_BETWEEN_SEND, MODELFILE_BETWEEN_RECV, MODELFILE_BETWEEN_GAP, MODELFILE_BETWEEN_LOGGP,
+    MODELFILE_SHAPES
 };
 static const char *const modelfile_shapes[MODELFILE_SHAPES] = {
     "kind hockney", "kind plogp", "header #", "eager #", "reduce x", "copy x", "rank # class # host #",
     "class # site # nic x x apart", "class # site # nic x x together",
     "site # uplink x x apart", "site # uplink x x together", "trunk # # x",
-    "within # latency x per-byte x", "within # send # x", "within # recv # x", "within # gap # x",
+    "within # latency x per-byte x", "within # send # x", "within # recv # x", "within # gap # x", "within # loggp x x x x",
     "between # # latency x per-byte x", "between # # send # x", "between # # recv # x", "between # # gap # x",
+    "between # # loggp x x x x",
 };
 
 typedef struct modelfile_word { const char *at; size_t bytes; } modelfile_word;
@@ -39,7 +41,8 @@ typedef struct modelfile_reader {
     modelfile_word word[MODELFILE_WORDS + 1];
     size_t    n[MODELFILE_WORDS];       /* the numbers of a line */
     double    x[MODELFILE_WORDS];
-    gc_model  of;                       /* what the first turn finds */
+    gc_model  of;                       /* what the first turn finds, */
+    bool      found[MODELFILE_RANK];    /* and what that may stand but once */
     gc_model *m;                        /* the second turn's */
 } modelfile_reader;
 
@@ -184,6 +187,12 @@ static int modelfile_class(modelfile_reader *r, bool together)
 
 static int modelfile_what(modelfile_reader *r, int shape)
 {
+    if (shape < MODELFILE_RANK) {
+        bool *found = &r->found[shape == MODELFILE_PLOGP ? MODELFILE_HOCKNEY : shape];
+        if (*found)
+            return modelfile_fail_at(r, &r->word[0], "stands twice:");
+        *found = true;
+    }
     switch (shape) {
     case MODELFILE_HOCKNEY:
     case MODELFILE_PLOGP:
@@ -211,7 +220,7 @@ static int modelfile_what(modelfile_reader *r, int shape)
     }
 }
 
-/* Costs that no line gives are told by a latency below 0. */
+/* Costs that no line has given yet are told by a latency, rate or trunk below 0. */
 static int modelfile_make(modelfile_reader *r)
 {
     gc_model *of = &r->of, *m;
@@ -238,20 +247,38 @@ static int modelfile_make(modelfile_reader *r)
         m->between[i].latency = -1;
     for (int i = 0; i < m->classes; i++)
         m->within[i].latency = -1;
+    for (int i = 0; i < m->sites; i++)
+        m->uplink[i].out = -1;
+    for (int i = 0; i < m->sites * m->sites; i++)
+        m->trunk[i] = -1;
     r->m = m;
     return GC_OK;
 }
 
 /* ---- the second turn: what it costs ------------------------------------------------------------------------------ */
 
+static int modelfile_twice(modelfile_reader *r) { return modelfile_fail(r, "these costs stand twice", ""); }
+
+/* The curves that L, o, g and G amount to. */
+static int modelfile_loggp(modelfile_reader *r, gci_cost_model *cost)
+{
+    for (int i = 0; i < GCI_COSTS; i++)
+        if (cost->curve[i].points > 0)
+            return modelfile_twice(r);
+    int err = gci_model_from_loggp(r->env, &(gci_loggp){ r->x[0], r->x[1], r->x[2], r->x[3] }, cost);
+    return err == GC_ERR_ARG ? modelfile_fail(r, "of LogGP's L o g G, g is above L + 2 o", "") : err;
+}
+
 static int modelfile_cost(modelfile_reader *r, int kind, gci_cost_model *cost)
 {
-    if (kind > 0) {
+    if (kind > 0 && kind <= GCI_COSTS) {
         int err = gci_model_point(r->env, &cost->curve[kind - 1], r->n[r->ints - 1], r->x[0]);
         return err == GC_ERR_ARG ? modelfile_fail(r, "sizes must ascend", "") : err;
     }
     if (cost->latency >= 0)
-        return modelfile_fail(r, "these costs stand twice", "");
+        return modelfile_twice(r);
+    if (kind > GCI_COSTS)
+        return modelfile_loggp(r, cost);
     cost->latency = r->x[0];
     cost->per_byte = r->x[1];
     return GC_OK;
@@ -267,14 +294,16 @@ static int modelfile_costs(modelfile_reader *r, int shape)
         return GC_OK;
     if (a >= most || last >= most)
         return modelfile_fail_at(r, &r->word[a >= most ? 1 : 2], sites ? "no such site:" : "no such class:");
+    if (!sites && shape < MODELFILE_BETWEEN)
+        return modelfile_cost(r, shape - MODELFILE_WITHIN, &m->within[a]);
+    if (!sites)
+        return modelfile_cost(r, shape - MODELFILE_BETWEEN, &m->between[a * most + last]);
+    if ((shape == MODELFILE_TRUNK ? m->trunk[a * most + last] : m->uplink[a].out) >= 0)
+        return modelfile_twice(r);
     if (shape == MODELFILE_TRUNK)
         m->trunk[a * most + last] = r->x[0];
-    else if (sites)
-        m->uplink[a] = (gci_port){ r->x[0], r->x[1], shape == MODELFILE_SITE_TOGETHER };
-    else if (shape < MODELFILE_BETWEEN)
-        return modelfile_cost(r, shape - MODELFILE_WITHIN, &m->within[a]);
     else
-        return modelfile_cost(r, shape - MODELFILE_BETWEEN, &m->between[a * most + last]);
+        m->uplink[a] = (gci_port){ r->x[0], r->x[1], shape == MODELFILE_SITE_TOGETHER };
     return GC_OK;
 }
 
@@ -298,10 +327,15 @@ static int modelfile_turn(modelfile_reader *r, const char *at, const char *end)
     return err < 0 ? err : GC_OK;
 }
 
+/* What may be left out has no limit then. */
 static int modelfile_complete(modelfile_reader *r)
 {
-    const gc_model *m = r->m;
+    gc_model *m = r->m;
     char pair[64];
+    for (int i = 0; i < m->sites; i++)
+        m->uplink[i].out = gci_max_real(m->uplink[i].out, 0);
+    for (int i = 0; i < m->sites * m->sites; i++)
+        m->trunk[i] = gci_max_real(m->trunk[i], 0);
     for (int i = 0; i < m->classes * (m->classes + 1); i++) {
         bool within = i >= m->classes * m->classes;
         int of = within ? i - m->classes * m->classes : i;
@@ -451,9 +485,10 @@ int gc_model_load(const char *path, gc_model **model, char *error_text, size_t e
     gci_env env = { .alloc = NULL };
     char why[GCI_TEXT] = "", *text = NULL;
     size_t bytes = 0;
+    if (model)
+        *model = NULL;
     if (!path || !model || (!error_text && error_text_bytes > 0))
         return GC_ERR_ARG;
-    *model = NULL;
     FILE *file = fopen(path, "rbe");
     int err = file ? modelfile_slurp(&env, file, &text, &bytes) : GC_ERR_SYSTEM;
     if (err == GC_ERR_SYSTEM)

@@ -59,8 +59,6 @@ typedef struct predict {
     int                 error;
 } predict;
 
-static double predict_later(double a, double b) { return a > b ? a : b; }
-
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static bool predict_before(const predict_event *a, const predict_event *b)
@@ -178,7 +176,7 @@ static int predict_way_in(predict *p, const predict_message *msg, const predict_
 static void predict_flow(const predict_lane lane[], int lanes, double *first, double *last)
 {
     for (int i = 0; i < lanes; i++) {
-        double begin = predict_later(predict_later(*lane[i].free, *first), *last - lane[i].time);
+        double begin = gci_max_real(gci_max_real(*lane[i].free, *first), *last - lane[i].time);
         *first = begin;
         *last = *lane[i].free = begin + lane[i].time;
     }
@@ -196,12 +194,12 @@ static void predict_emit(predict *p, int32_t i, double now)
     predict_message *msg = &p->message[i];
     predict_way w = predict_way_of(p, msg);
     predict_lane lane[PREDICT_LANES + 1], in[PREDICT_LANES];
-    double first = now, last = now, latency = predict_later(msg->cost->latency - predict_taking(p, msg), 0);
+    double first = now, last = now, latency = gci_max_real(msg->cost->latency - predict_taking(p, msg), 0);
     msg->left--;
     predict_flow(lane, predict_way_out(p, msg, &w, lane), &first, &last);
     predict_at(p, last, PREDICT_LEFT, i);
     double through = predict_way_in(p, msg, &w, in) > 0 ? in[0].time : 0;
-    predict_at(p, predict_later(first, last - through) + latency, PREDICT_PIECE_IN, i);
+    predict_at(p, gci_max_real(first, last - through) + latency, PREDICT_PIECE_IN, i);
 }
 
 /* A piece comes to the lanes beyond the latency: so late that it keeps none longer than it has to. */
@@ -214,8 +212,8 @@ static void predict_piece_in(predict *p, int32_t i, double now)
     predict_flow(lane, predict_way_in(p, msg, &w, lane), &first, &last);
     if (--msg->coming > 0)
         return;
-    double early = predict_later(predict_taking(p, msg) - msg->cost->latency, 0);
-    predict_at(p, predict_later(now, last - early), PREDICT_COME, i);
+    double early = gci_max_real(predict_taking(p, msg) - msg->cost->latency, 0);
+    predict_at(p, gci_max_real(now, last - early), PREDICT_COME, i);
 }
 
 /* A message may go: when those before it in its channel have left. */
@@ -284,7 +282,7 @@ static void predict_begin(predict *p, int32_t i, double now)
 static void predict_done(predict *p, int32_t i, double now)
 {
     predict_rank *r = &p->rank[p->step[i].rank];
-    r->end = predict_later(r->end, now);
+    r->end = gci_max_real(r->end, now);
     p->left--;
     for (int32_t k = p->step[i].first_after; k < p->step[i + 1].first_after; k++)
         if (--p->step[p->after[k]].waits == 0)
@@ -541,7 +539,7 @@ static int predict_until(gci_env *env, const gc_model *model, const gci_sched sc
         predict_all(&p);
     *longest = 0;
     for (int r = 0; r < model->ranks && p.error == GC_OK; r++) {
-        *longest = predict_later(*longest, p.rank[r].end);
+        *longest = gci_max_real(*longest, p.rank[r].end);
         if (seconds)
             seconds[r] = p.rank[r].end;
     }

@@ -291,14 +291,24 @@ GCI void gci_trials_free(gci_env *env, gci_trials *t)
 
 /* ---- what was found ---------------------------------------------------------------------------------------------- */
 
+/* Where the flows of a part come from and go to; -1: from or to several. */
+typedef struct trials_ends { int32_t from_host, to_host, from_site, to_site; } trials_ends;
+
 /* A part, and what it says: the time of a byte beside those of an empty message, of each of its flows. */
-typedef struct trials_part { const gci_trial *trial; const gci_findings *found; int part; double slope; } trials_part;
+typedef struct trials_part {
+    const gci_findings *found;
+    const gci_flow     *flow;
+    int         part, flows;
+    double      slope;
+    trials_ends ends;
+} trials_part;
 
 typedef struct trials_fit {
     gci_env          *env;
     const gci_trials *t;
-    const gci_findings *found;
-    trials_part      *some;             /* room for all */
+    trials_part      *part;             /* of all trials, those of one beside each other */
+    const trials_part **some;           /* room for all */
+    int               parts;
     gc_model         *m;
     double           *slope;            /* [classes * classes] of one message between hosts; 0: not known */
     double           *single;           /* [2 * classes] of the fastest out of a host, and into it */
@@ -323,39 +333,57 @@ static double trials_slope(const gci_findings *found, int part, int flows)
     return below > 0 && above > 0 ? above / below : 0;
 }
 
-static trials_part trials_part_at(const trials_fit *f, int i, int part)
+static int32_t trials_same(int i, int32_t before, int32_t now) { return i == 0 || before == now ? now : -1; }
+
+static trials_ends trials_ends_of(const gci_trials *t, const gci_flow flow[], int flows)
 {
-    const gci_trial *trial = &f->t->trial[i];
-    return (trials_part){ trial, &f->found[i], part, trials_slope(&f->found[i], part, trial->flows[part]) };
+    trials_ends e = { -1, -1, -1, -1 };
+    for (int i = 0; i < flows; i++) {
+        e.from_host = trials_same(i, e.from_host, t->host_of[flow[i].from]);
+        e.to_host = trials_same(i, e.to_host, t->host_of[flow[i].to]);
+        e.from_site = trials_same(i, e.from_site, trials_site(t, flow[i].from));
+        e.to_site = trials_same(i, e.to_site, trials_site(t, flow[i].to));
+    }
+    return e;
+}
+
+static void trials_parts(trials_fit *f, const gci_findings found[])
+{
+    const gci_trials *t = f->t;
+    for (int i = 0; i < t->n; i++)
+        for (int part = 0; part < t->trial[i].parts; part++) {
+            const gci_flow *flow = t->trial[i].flow[part];
+            int flows = t->trial[i].flows[part];
+            f->part[f->parts++] = (trials_part){ &found[i], flow, part, flows, trials_slope(&found[i], part, flows),
+                                                 trials_ends_of(t, flow, flows) };
+        }
 }
 
 static int trials_slower(const void *a, const void *b)
 {
-    double x = ((const trials_part *)a)->slope, y = ((const trials_part *)b)->slope;
+    double x = (*(const trials_part *const *)a)->slope, y = (*(const trials_part *const *)b)->slope;
     return (x > y) - (x < y);
 }
 
 /* The single flow that stands for those between two classes: of several the one of median rate, of two the faster. All pairs of
- * two sites have the same. false: none was tried. */
-static bool trials_stands(const trials_fit *f, int32_t a, int32_t b, bool within, trials_part *out)
+ * two sites have the same. NULL: none was tried. */
+static const trials_part *trials_stands(const trials_fit *f, int32_t a, int32_t b, bool within)
 {
     const gci_trials *t = f->t;
+    bool apart = t->site_of[a] != t->site_of[b];
     int n = 0;
-    for (int i = 0; i < t->n; i++)
-        for (int part = 0; part < t->trial[i].parts; part++) {
-            gci_flow flow = t->trial[i].flow[part][0];
-            int32_t x = t->class_of[flow.from], y = t->class_of[flow.to];
-            bool apart = t->site_of[a] != t->site_of[b];
-            bool fits = apart ? t->site_of[x] == t->site_of[a] && t->site_of[y] == t->site_of[b] : x == a && y == b;
-            if (t->trial[i].flows[part] == 1 && fits && f->found[i].points[part] > 1 &&
-                (t->host_of[flow.from] == t->host_of[flow.to]) == within)
-                f->some[n++] = trials_part_at(f, i, part);
-        }
-    if (n > 0) {
-        qsort(f->some, (size_t)n, sizeof *f->some, trials_slower);
-        *out = f->some[(n - 1) / 2];
+    for (int i = 0; i < f->parts; i++) {
+        const trials_part *p = &f->part[i];
+        const trials_ends *e = &p->ends;
+        if (p->flows > 1 || p->found->points[p->part] < 2 || (e->from_host == e->to_host) != within)
+            continue;
+        if (apart ? e->from_site == t->site_of[a] && e->to_site == t->site_of[b]
+                  : t->class_of[p->flow->from] == a && t->class_of[p->flow->to] == b)
+            f->some[n++] = p;
     }
-    return n > 0;
+    if (n > 0)
+        qsort(f->some, (size_t)n, sizeof *f->some, trials_slower);
+    return n > 0 ? f->some[(n - 1) / 2] : NULL;
 }
 
 /* ---- the costs of pairs ------------------------------------------------------------------------------------------ */
@@ -363,9 +391,9 @@ static bool trials_stands(const trials_fit *f, int32_t a, int32_t b, bool within
 /* There and back: two latencies, two bytes and their headers. */
 static void trials_hockney(const trials_part *p, size_t header, gci_cost_model *cost)
 {
-    double back = trials_slope(p->found, 1 - p->part, 1), empty = p->found->point[p->part][0].seconds;
-    double latency = (empty - (p->slope + back) * (double)(1 + header)) / 2;
-    cost->latency = latency > 0 ? latency : 0;
+    const trials_part *back = p->part ? p - 1 : p + 1;
+    double latency = (p->found->point[p->part][0].seconds - (p->slope + back->slope) * (double)(1 + header)) / 2;
+    cost->latency = gci_max_real(latency, 0);
     cost->per_byte = p->slope;
 }
 
@@ -375,10 +403,10 @@ static int trials_plogp(gci_env *env, const trials_part *p, gci_cost_model *cost
     const gci_finding *point = p->found->point[p->part];
     double before = 0, latency = point[0].seconds / 2 - p->found->gap;
     int err = GC_OK;
-    cost->latency = latency > 0 ? latency : 0;
+    cost->latency = gci_max_real(latency, 0);
     for (int i = 0; i < p->found->points[p->part] && err == GC_OK; i++) {
         double gap = point[i].seconds - point[0].seconds + p->found->gap;
-        before = gap > before ? gap : before;
+        before = gci_max_real(gap, before);
         err = gci_model_point(env, &cost->curve[GCI_COST_GAP], (size_t)point[i].bytes, before);
     }
     for (int side = GCI_COST_SEND; side <= GCI_COST_RECV; side++)
@@ -402,39 +430,19 @@ static int trials_costs(trials_fit *f)
 {
     int err = GC_OK, n = f->t->classes;
     for (int32_t a = 0; a < n && err == GC_OK; a++) {
-        trials_part p;
+        const trials_part *p;
         for (int32_t b = 0; b < n && err == GC_OK; b++)
-            if (trials_stands(f, a, b, false, &p)) {
-                f->slope[a * n + b] = p.slope;
-                err = trials_cost(f, &p, &f->m->between[a * n + b]);
+            if ((p = trials_stands(f, a, b, false)) != NULL) {
+                f->slope[a * n + b] = p->slope;
+                err = trials_cost(f, p, &f->m->between[a * n + b]);
             }
-        if (err == GC_OK && trials_stands(f, a, a, true, &p))
-            err = trials_cost(f, &p, &f->m->within[a]);
+        if (err == GC_OK && (p = trials_stands(f, a, a, true)) != NULL)
+            err = trials_cost(f, p, &f->m->within[a]);
     }
     return err;
 }
 
 /* ---- what is shared ---------------------------------------------------------------------------------------------- */
-
-/* Where the flows of a part come from and go to; -1: from or to several. */
-typedef struct trials_ends { int32_t from_host, to_host, from_site, to_site; } trials_ends;
-
-static int32_t trials_same(int i, int32_t before, int32_t now) { return i == 0 || before == now ? now : -1; }
-
-static trials_ends trials_ends_of(const gci_trials *t, const gci_trial *trial, int part)
-{
-    trials_ends e = { -1, -1, -1, -1 };
-    for (int i = 0; i < trial->flows[part]; i++) {
-        gci_flow flow = trial->flow[part][i];
-        e.from_host = trials_same(i, e.from_host, t->host_of[flow.from]);
-        e.to_host = trials_same(i, e.to_host, t->host_of[flow.to]);
-        e.from_site = trials_same(i, e.from_site, trials_site(t, flow.from));
-        e.to_site = trials_same(i, e.to_site, trials_site(t, flow.to));
-    }
-    return e;
-}
-
-static double trials_larger(double a, double b) { return a > b ? a : b; }
 
 static void trials_least(double *rate, double found)
 {
@@ -445,33 +453,29 @@ static void trials_least(double *rate, double found)
 /* What a host takes, out or in: no less than its fastest single flow, and no more than as many of those as there were flows. */
 static void trials_fit_nic(const trials_fit *f, const trials_part *p, int32_t class, bool in)
 {
-    int flows = p->trial->flows[p->part];
-    double single = f->single[2 * class + in], together = p->slope / flows;
+    double single = f->single[2 * class + in], together = p->slope / p->flows;
     double *rate = in ? &f->m->nic[class].in : &f->m->nic[class].out;
-    if (flows == 1)
+    if (p->flows == 1)
         trials_least(&f->single[2 * class + in], p->slope);
     else if (single <= 0)
         trials_least(rate, together);
     else
-        trials_least(rate, together < single / flows ? single / flows : together > single ? single : together);
+        trials_least(rate, gci_min_real(gci_max_real(together, single / p->flows), single));
 }
 
 /* First all single flows, then several at once; where those were not tried, a single one takes all that there is. */
 static void trials_fit_nics(trials_fit *f)
 {
     const gci_trials *t = f->t;
-    for (int i = 0; i < 2 * t->n; i++)
-        for (int part = 0; part < t->trial[i % t->n].parts; part++) {
-            trials_part p = trials_part_at(f, i % t->n, part);
-            trials_ends e = trials_ends_of(t, p.trial, part);
-            const gci_flow *flow = p.trial->flow[part];
-            if ((p.trial->flows[part] == 1) != (i < t->n) || e.from_host == e.to_host)
-                continue;
-            if (e.from_host >= 0)
-                trials_fit_nic(f, &p, t->class_of[flow->from], false);
-            if (e.to_host >= 0)
-                trials_fit_nic(f, &p, t->class_of[flow->to], true);
-        }
+    for (int i = 0; i < 2 * f->parts; i++) {
+        const trials_part *p = &f->part[i % f->parts];
+        if ((p->flows == 1) != (i < f->parts) || p->ends.from_host == p->ends.to_host)
+            continue;
+        if (p->ends.from_host >= 0)
+            trials_fit_nic(f, p, t->class_of[p->flow->from], false);
+        if (p->ends.to_host >= 0)
+            trials_fit_nic(f, p, t->class_of[p->flow->to], true);
+    }
     for (int32_t c = 0; c < t->classes; c++) {
         gci_port *nic = &f->m->nic[c];
         nic->out = nic->out > 0 ? nic->out : f->single[2 * c];
@@ -480,69 +484,61 @@ static void trials_fit_nics(trials_fit *f)
 }
 
 /* The time of a byte of each flow, as far as pairs and hosts explain it. */
-static double trials_explained(const trials_fit *f, const gci_trial *trial, int part)
+static double trials_explained(const trials_fit *f, const trials_part *p)
 {
     const gci_trials *t = f->t;
     double most = 0;
-    for (int i = 0; i < trial->flows[part]; i++) {
-        gci_flow flow = trial->flow[part][i];
+    for (int i = 0; i < p->flows; i++) {
+        gci_flow flow = p->flow[i];
         int32_t a = t->class_of[flow.from], b = t->class_of[flow.to], out = 0, in = 0;
-        for (int k = 0; k < trial->flows[part]; k++) {
-            out += t->host_of[trial->flow[part][k].from] == t->host_of[flow.from];
-            in += t->host_of[trial->flow[part][k].to] == t->host_of[flow.to];
+        for (int k = 0; k < p->flows; k++) {
+            out += t->host_of[p->flow[k].from] == t->host_of[flow.from];
+            in += t->host_of[p->flow[k].to] == t->host_of[flow.to];
         }
-        most = trials_larger(most, f->slope[a * t->classes + b]);
-        most = trials_larger(most, trials_larger(f->m->nic[a].out * out, f->m->nic[b].in * in));
+        most = gci_max_real(most, f->slope[a * t->classes + b]);
+        most = gci_max_real(most, gci_max_real(f->m->nic[a].out * out, f->m->nic[b].in * in));
     }
     return most;
 }
 
 static void trials_fit_uplinks(trials_fit *f)
 {
-    const gci_trials *t = f->t;
-    for (int i = 0; i < t->n; i++)
-        for (int part = 0; part < t->trial[i].parts; part++) {
-            trials_part p = trials_part_at(f, i, part);
-            trials_ends e = trials_ends_of(t, p.trial, part);
-            int flows = p.trial->flows[part];
-            if (flows < 2 || p.slope <= TRIALS_SHARED * trials_explained(f, p.trial, part))
-                continue;
-            if (e.from_site >= 0 && e.to_site < 0)
-                f->m->uplink[e.from_site].out = p.slope / flows;
-            else if (e.to_site >= 0 && e.from_site < 0)
-                f->m->uplink[e.to_site].in = p.slope / flows;
-        }
+    for (int i = 0; i < f->parts; i++) {
+        const trials_part *p = &f->part[i];
+        if (p->flows < 2 || p->slope <= TRIALS_SHARED * trials_explained(f, p))
+            continue;
+        if (p->ends.from_site >= 0 && p->ends.to_site < 0)
+            f->m->uplink[p->ends.from_site].out = p->slope / p->flows;
+        else if (p->ends.to_site >= 0 && p->ends.from_site < 0)
+            f->m->uplink[p->ends.to_site].in = p->slope / p->flows;
+    }
 }
 
 static void trials_fit_trunks(trials_fit *f)
 {
-    const gci_trials *t = f->t;
-    for (int i = 0; i < t->n; i++)
-        for (int part = 0; part < t->trial[i].parts; part++) {
-            trials_part p = trials_part_at(f, i, part);
-            trials_ends e = trials_ends_of(t, p.trial, part);
-            int flows = p.trial->flows[part];
-            if (flows < 2 || e.from_site < 0 || e.to_site < 0 || e.from_site == e.to_site)
-                continue;
-            double uplinks = flows * trials_larger(f->m->uplink[e.from_site].out, f->m->uplink[e.to_site].in);
-            if (p.slope > TRIALS_SHARED * trials_larger(uplinks, trials_explained(f, p.trial, part)))
-                f->m->trunk[e.from_site * t->sites + e.to_site] = p.slope / flows;
-        }
+    for (int i = 0; i < f->parts; i++) {
+        const trials_part *p = &f->part[i];
+        int32_t x = p->ends.from_site, y = p->ends.to_site;
+        if (p->flows < 2 || x < 0 || y < 0 || x == y)
+            continue;
+        double uplinks = p->flows * gci_max_real(f->m->uplink[x].out, f->m->uplink[y].in);
+        if (p->slope > TRIALS_SHARED * gci_max_real(uplinks, trials_explained(f, p)))
+            f->m->trunk[x * f->t->sites + y] = p->slope / p->flows;
+    }
 }
 
-/* One flow out of a host or site, one into it. */
+/* One flow out of a host or site, one into it: the third part of a trial. */
 static void trials_fit_together(trials_fit *f)
 {
     const gci_trials *t = f->t;
-    for (int i = 0; i < t->n; i++) {
-        if (t->trial[i].parts < 3)
+    for (int i = 0; i < f->parts; i++) {
+        const trials_part *p = &f->part[i];
+        if (p->part < 2)
             continue;
-        trials_part p = trials_part_at(f, i, 2);
-        const gci_flow *flow = p.trial->flow[2];
-        int32_t a = t->class_of[flow[0].from], x = t->site_of[a];
-        bool apart = trials_site(t, flow[0].to) != x;
+        int32_t a = t->class_of[p->flow[0].from], x = t->site_of[a];
+        bool apart = trials_site(t, p->flow[0].to) != x;
         gci_port *port = apart ? &f->m->uplink[x] : &f->m->nic[a];
-        if (p.slope > TRIALS_TOGETHER * trials_explained(f, p.trial, 2) && port->out > 0 && port->in > 0)
+        if (p->slope > TRIALS_TOGETHER * trials_explained(f, p) && port->out > 0 && port->in > 0)
             port->together = true;
     }
 }
@@ -550,17 +546,22 @@ static void trials_fit_together(trials_fit *f)
 GCI int gci_trials_fit(gci_env *env, const gci_trials *t, const gci_findings found[], enum gci_model_kind kind, gc_model **out)
 {
     gci_env plain = { .alloc = NULL };
-    trials_fit f = { .env = &plain, .t = t, .found = found };
-    size_t classes = (size_t)t->classes;
+    trials_fit f = { .env = &plain, .t = t };
+    size_t classes = (size_t)t->classes, parts = (size_t)t->n * GCI_TRIAL_PARTS + 1;
     int err = gci_model_make(&plain, kind, t->ranks, t->class_of, t->host_of, t->site_of, &f.m);
     *out = NULL;
     if (err < 0)
         return err;
     f.m->header = GCI_HEADER_BYTES;
-    f.some = gci_alloc(env, ((size_t)t->n * GCI_TRIAL_PARTS + 1) * sizeof *f.some);
+    f.part = gci_alloc(env, parts * sizeof *f.part);
+    f.some = gci_alloc(env, parts * sizeof *f.some);
     f.slope = gci_alloc(env, classes * classes * sizeof *f.slope);
     f.single = gci_alloc(env, 2 * classes * sizeof *f.single);
-    err = f.some && f.slope && f.single ? trials_costs(&f) : GC_ERR_NOMEM;
+    err = f.part && f.some && f.slope && f.single ? GC_OK : GC_ERR_NOMEM;
+    if (err == GC_OK) {
+        trials_parts(&f, found);
+        err = trials_costs(&f);
+    }
     if (err == GC_OK) {
         trials_fit_nics(&f);
         trials_fit_uplinks(&f);
@@ -569,6 +570,7 @@ GCI int gci_trials_fit(gci_env *env, const gci_trials *t, const gci_findings fou
         *out = f.m;
     } else
         gci_model_drop(&plain, f.m);
+    gci_free(env, f.part);
     gci_free(env, f.some);
     gci_free(env, f.slope);
     gci_free(env, f.single);

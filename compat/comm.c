@@ -1,4 +1,4 @@
-/* comm.c: communicators: gridcomm's, with their group, error handler and name.
+/* comm.c: communicators: gridcomm's, with their group, error handler, topology and name.
  * SPDX-License-Identifier: MIT
  *
  * A communicator is freed when its handle is and no request uses it any more: gridcomm would refuse before.
@@ -43,6 +43,8 @@ GCM void gcm_comm_close(MPI_Comm comm)
         gcm_group_drop(comm->group);
     if (comm->handler)
         gcm_errhandler_drop(comm->handler);
+    if (comm->cart && --comm->cart->refs == 0)
+        gcm_delete(comm->cart);
     comm->group = NULL;
     comm->handler = NULL;
     comm->gc = NULL;
@@ -98,6 +100,10 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out)
     if (gcm_comm_bad(comm) || !out)
         return GCM_FAIL(comm, gcm_comm_bad(comm) ? MPI_ERR_COMM : MPI_ERR_ARG);
     int err = gc_comm_dup(comm->gc, &gc), class = comm_wrap(__func__, comm, err, gc, out);
+    if (!class && comm->cart) {
+        comm->cart->refs++;
+        (*out)->cart = comm->cart;
+    }
     int code = class ? MPI_SUCCESS : gcm_attrs_copy(comm, *out);
     if (!code)
         return class;
@@ -107,27 +113,30 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out)
     return GCM_FAIL(comm, code);
 }
 
-int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out)
+GCM int gcm_comm_split(const char *call, MPI_Comm comm, int color, int key, MPI_Comm *out)
 {
     gc_comm *gc = NULL;
+    int err = gc_comm_split(comm->gc, color == MPI_UNDEFINED ? GC_UNDEFINED : color, key, &gc);
+    return comm_wrap(call, comm, err, gc, out);
+}
+
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out)
+{
     if (gcm_comm_bad(comm) || !out || (color < 0 && color != MPI_UNDEFINED))
         return GCM_FAIL(comm, gcm_comm_bad(comm) ? MPI_ERR_COMM : MPI_ERR_ARG);
-    int err = gc_comm_split(comm->gc, color == MPI_UNDEFINED ? GC_UNDEFINED : color, key, &gc);
-    return comm_wrap(__func__, comm, err, gc, out);
+    return gcm_comm_split(__func__, comm, color, key, out);
 }
 
 /* Those on one host: the colour is the first rank of it. */
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out)
 {
-    gc_comm *gc = NULL;
     int color = 0;
     (void)info;
     if (gcm_comm_bad(comm) || !out || (type != MPI_COMM_TYPE_SHARED && type != MPI_UNDEFINED))
         return GCM_FAIL(comm, gcm_comm_bad(comm) ? MPI_ERR_COMM : MPI_ERR_ARG);
     while (type != MPI_UNDEFINED && strcmp(gc_host(comm->gc, color), gc_host(comm->gc, comm->rank)) != 0)
         color++;
-    int err = gc_comm_split(comm->gc, type == MPI_UNDEFINED ? GC_UNDEFINED : color, key, &gc);
-    return comm_wrap(__func__, comm, err, gc, out);
+    return gcm_comm_split(__func__, comm, type == MPI_UNDEFINED ? type : color, key, out);
 }
 
 /* Of the members of a group, of whom each calls. */

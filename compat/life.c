@@ -277,7 +277,8 @@ int MPI_Finalize(void)
         return GCM_FAIL(NULL, MPI_ERR_OTHER);
     gcm_attrs_end(MPI_COMM_SELF);       /* first of all: libraries end themselves so */
     gcm_attrs_end(MPI_COMM_WORLD);
-    gcm_orphans_wait(false);
+    gc_barrier(world);                  /* now nobody begins to receive any more; gc_finalize tells what has failed */
+    gcm_orphans_wait(true);
     end_all();
     int err = gc_finalize(world);
     life.ended = true;

@@ -14,6 +14,7 @@
 #include "group.c"
 #include "attr.c"
 #include "comm.c"
+#include "cart.c"
 #include "side.c"
 #include "reduce.c"
 #include "request.c"

@@ -161,6 +161,7 @@ enum { MPI_IDENT, MPI_CONGRUENT, MPI_SIMILAR, MPI_UNEQUAL };
 enum { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE };
 enum { MPI_COMM_TYPE_SHARED = 1 };
 enum { MPI_ORDER_C = 1, MPI_ORDER_FORTRAN };
+enum { MPI_CART = 1, MPI_GRAPH, MPI_DIST_GRAPH };       /* of which there is only MPI_CART */
 enum { MPI_TAG_UB = 1, MPI_HOST, MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_UNIVERSE_SIZE, MPI_LASTUSEDCODE, MPI_APPNUM };
 enum { MPI_KEYVAL_INVALID = 0 };
 #define MPI_COMM_NULL_COPY_FN   ((MPI_Comm_copy_attr_function *)0)
@@ -257,6 +258,18 @@ int MPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group *out);
 int MPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group *out);
 int MPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group *out);
 int MPI_Group_free(MPI_Group *group);
+
+/* reorder is not used: ranks stay what they are. */
+int MPI_Cart_create(MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *out);
+int MPI_Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm *out);
+int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[], int *rank);
+int MPI_Cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[]);
+int MPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]);
+int MPI_Cart_rank(MPI_Comm comm, const int coords[], int *rank);
+int MPI_Cart_shift(MPI_Comm comm, int direction, int steps, int *source, int *dest);
+int MPI_Cartdim_get(MPI_Comm comm, int *ndims);
+int MPI_Dims_create(int nnodes, int ndims, int dims[]);
+int MPI_Topo_test(MPI_Comm comm, int *status);
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 

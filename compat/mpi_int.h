@@ -6,6 +6,7 @@
  *   request.c      requests and their completion; those that nobody waits for
  *   reduce.c       operations: the predefined ones, those of users, what gridcomm does itself
  *   side.c         a buffer as a call describes it, and as gridcomm gets it
+ *   cart.c         Cartesian topologies
  *   comm.c         communicators
  *   attr.c         their attributes
  *   group.c        groups (pure)
@@ -123,6 +124,10 @@ GCM int gcm_attrs_copy(MPI_Comm from, MPI_Comm to);
 
 /* ---- comm.c ------------------------------------------------------------------------------------------------------ */
 
+/* The grid whose points a communicator's ranks are. */
+typedef struct gcm_dim { int size; bool periodic; } gcm_dim;
+typedef struct gcm_cart { gcm_object object; atomic_int refs; int ndims; gcm_dim dim[]; } gcm_cart;
+
 struct gcm_comm {
     gcm_object object;
     gc_comm *gc;
@@ -131,10 +136,12 @@ struct gcm_comm {
     MPI_Group group;
     MPI_Errhandler handler;             /* reference */
     struct gcm_attr *attrs;             /* the newest first */
+    gcm_cart *cart;                     /* reference, or NULL */
     char name[MPI_MAX_OBJECT_NAME];
 };
 
 GCM int  gcm_comm_open(MPI_Comm comm, gc_comm *gc, const char *name);  /* fills one in; MPI_ERR_NO_MEM */
+GCM int  gcm_comm_split(const char *call, MPI_Comm comm, int color, int key, MPI_Comm *out);  /* color: or MPI_UNDEFINED */
 GCM void gcm_comm_drop(MPI_Comm comm);  /* frees it with the last reference */
 GCM void gcm_comm_close(MPI_Comm comm); /* of the two that are always there */
 
@@ -215,7 +222,7 @@ GCM void gcm_request_drop(MPI_Request request, bool store, size_t bytes);   /* a
 GCM void gcm_request_orphan(MPI_Request request);       /* it is completed and freed some time */
 GCM size_t gcm_orphans_sweep(void);     /* of those that are complete; how many bytes of the attached buffer the rest takes */
 GCM void gcm_orphans_unpack(void);      /* something has completed: so may they have */
-GCM void gcm_orphans_wait(bool buffered);               /* for all of them; or for those in the attached buffer */
+GCM void gcm_orphans_wait(bool last);   /* for those in the attached buffer; or for all, once nobody receives any more */
 GCM void gcm_status_set(MPI_Status *to, const gc_status *from);
 extern const gc_status gcm_nobody;                      /* of a message to or from MPI_PROC_NULL */
 

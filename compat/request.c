@@ -6,8 +6,10 @@
  *
  * A persistent one stays when it is complete, inactive, which all calls take for no request at all.
  *
- * Orphans (buffered sends, requests that were freed) are completed when the next one comes, and at the end of the program. Those
- * that unpack what has come are looked at whenever something else completes, from which the program may know that it has.
+ * Orphans (buffered sends, requests that were freed) are completed when the next one comes, and at the end of the program.
+ * Those that unpack what has come are looked at whenever something else completes, from which the program may know that it
+ * has. A send that nobody receives is an error of the program's, but does not hold up its end: once all ranks are in
+ * MPI_Finalize it is taken back.
  */
 #include "mpi_int.h"
 
@@ -20,6 +22,7 @@ static const gc_status nothing = { .source = MPI_ANY_SOURCE, .tag = MPI_ANY_TAG,
 
 static struct orphanage { pthread_mutex_t lock; MPI_Request first; } orphanage = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static atomic_int unpacked;             /* orphans whose data are still to be unpacked */
+static atomic_int orphans, kept;        /* how many there are; and were, when they had last been looked at */
 
 GCM void gcm_status_set(MPI_Status *to, const gc_status *from)
 {
@@ -46,11 +49,12 @@ static bool request_done(MPI_Request r, bool wait)
     return done;
 }
 
-/* The program ends without having completed it: what it sent shall arrive, what it did not get is not waited for. */
+/* The program ends without having completed it, and all ranks are in MPI_Finalize: what is matched arrives, the rest never
+ * will. A collective is not to be cancelled, and ends. */
 static void request_forgotten(gcm_object *object)
 {
     MPI_Request r = (MPI_Request)object;
-    if (r->receives && r->gc)
+    if (r->gc)
         gc_cancel(r->gc);
     request_done(r, true);
     gcm_request_drop(r, false, 0);
@@ -338,6 +342,7 @@ GCM void gcm_request_orphan(MPI_Request r)
     pthread_mutex_lock(&orphanage.lock);
     r->next = orphanage.first;
     orphanage.first = r;
+    orphans++;
     unpacked += r->recv.temp != NULL;
     pthread_mutex_unlock(&orphanage.lock);
 }
@@ -350,6 +355,7 @@ GCM size_t gcm_orphans_sweep(void)
         MPI_Request r = *at;
         if (request_done(r, false)) {
             *at = r->next;
+            orphans--;
             unpacked -= r->recv.temp != NULL;
             request_take(&r, MPI_STATUS_IGNORE);
         } else {
@@ -357,19 +363,21 @@ GCM size_t gcm_orphans_sweep(void)
             at = &r->next;
         }
     }
+    kept = orphans;
     pthread_mutex_unlock(&orphanage.lock);
     return buffered;
 }
 
-static MPI_Request orphan_out(bool buffered)
+static MPI_Request orphan_out(bool any)
 {
     pthread_mutex_lock(&orphanage.lock);
     MPI_Request *at = &orphanage.first;
-    while (*at && buffered && !(*at)->buffered)
+    while (*at && !any && !(*at)->buffered)
         at = &(*at)->next;
     MPI_Request r = *at;
     if (r) {
         *at = r->next;
+        orphans--;
         unpacked -= r->recv.temp != NULL;
     }
     pthread_mutex_unlock(&orphanage.lock);
@@ -383,9 +391,11 @@ GCM void gcm_orphans_unpack(void)
 }
 
 /* Without the lock: what is waited for may need a thread that makes orphans. */
-GCM void gcm_orphans_wait(bool buffered)
+GCM void gcm_orphans_wait(bool last)
 {
-    for (MPI_Request r; (r = orphan_out(buffered)) != NULL;) {
+    for (MPI_Request r; (r = orphan_out(last)) != NULL;) {
+        if (last && r->gc && !r->receives)
+            gc_cancel(r->gc);
         request_done(r, true);
         request_take(&r, MPI_STATUS_IGNORE);
     }
@@ -395,7 +405,8 @@ int MPI_Request_free(MPI_Request *request)
 {
     if (!request || !*request)
         return GCM_FAIL(NULL, MPI_ERR_REQUEST);
-    gcm_orphans_sweep();
+    if (orphans >= 2 * kept)            /* whoever frees thousands does not look at all of them each time */
+        gcm_orphans_sweep();
     if (is_idle(*request)) {
         gcm_request_drop(*request, false, 0);
     } else {

@@ -83,12 +83,9 @@ fi
 
 totals=$(mktemp) || exit 1
 trap 'rm -f "$totals"' EXIT
-for test in "$@"; do
-    case $test in */unit/* | */sim/* | */api-sim/*) echo "$test" ;; esac
-done | xargs -r -P "$(nproc)" -n 1 sh "$0" --one "$totals"
-for test in "$@"; do
-    case $test in */unit/* | */sim/* | */api-sim/*) ;; *) run_one "$totals" "$test" ;; esac
-done
+at_once() { case $1 in */unit/* | */sim/* | */api-sim/*) ;; *) return 1 ;; esac; }
+for test in "$@"; do ! at_once "$test" || echo "$test"; done | xargs -r -P "$(nproc)" -n 1 sh "$0" --one "$totals"
+for test in "$@"; do at_once "$test" || run_one "$totals" "$test"; done
 
 sum() { awk -v kind="$1" -v n="$2" '$2 ~ kind { all += $n } END { print all + 0 }' "$totals"; }
 passed=$(sum . 3) failed=$(sum . 4) skipped=$(sum . 5) bad=$(awk '$4 > 0 { printf " %s", $1 }' "$totals")

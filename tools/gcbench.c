@@ -6,6 +6,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "gcbench.h"
+#include "tool.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -18,8 +19,8 @@ static const char usage[] =
     "any of them, all. p2p is half the time of a message there and back.\n"
     "\n"
     "  --sizes LIST       bytes of the vector or of each block: 1,1K,64K or 1-1M (powers of 4). Default 1,1K,64K\n"
-    "  --algorithms LIST  of the pool: binomial,chain@65536, or all; those that an operation does not have are left out. Default:\n"
-    "                     what it takes\n"
+    "  --algorithms LIST  of the pool: binomial,chain@65536; all of it: all; what it takes by itself: - (default). Those that an\n"
+    "                     operation does not have are left out\n"
     "  --root R           default 0; --peer R, for p2p: default the last\n"
     "  --timing WAY       root: the root's own time, after a barrier; max: the longest of the ranks' own times, after a\n"
     "                     barrier; global (default): from one instant of a global clock until the last is through\n"
@@ -54,6 +55,13 @@ static bool read_bytes(const char *text, char **end, size_t *bytes)
     *end += shift > 0;
     *bytes = fine ? (size_t)n << shift : 0;
     return fine;
+}
+
+/* "a,b": has it an empty element? */
+static bool has_gap(const char *list)
+{
+    size_t n = strlen(list);
+    return n == 0 || list[0] == ',' || list[n - 1] == ',' || strstr(list, ",,");
 }
 
 static bool read_sizes(bench_options *o, const char *text)
@@ -122,6 +130,12 @@ static bool read_option(bench_options *o, const char *name, const char *value)
         { "--algorithms", offsetof(bench_options, algorithms) }, { "--model", offsetof(bench_options, model) },
         { "--plot", offsetof(bench_options, plot) }, { "--output", offsetof(bench_options, output) },
         { "--fit", offsetof(bench_options, fit) }, { "--kind", offsetof(bench_options, kind) } };
+    bool list = strcmp(name, "--sizes") == 0 || strcmp(name, "--algorithms") == 0;
+    if (list && has_gap(value)) {
+        fprintf(stderr, "gcbench: %s '%s': an element is empty\n", name, value);
+        o->told = true;
+        return false;
+    }
     for (size_t i = 0; i < GCI_COUNT(texts); i++)
         if (strcmp(name, texts[i].name) == 0) {
             *(const char **)((char *)o + texts[i].at) = value;
@@ -185,14 +199,6 @@ typedef struct report {
     bench_row *row;
     int        rows;
 } report;
-
-static int failed(gc_comm *world, const char *what, int err)
-{
-    char why[256] = "";
-    gc_last_error(world, NULL, why, sizeof why);
-    fprintf(stderr, "gcbench: rank %d: %s: %s: %s\n", gc_rank(world), what, gc_strerror(err), why);
-    return err;
-}
 
 /* Says at rank 0 what this program itself could not do, and ends the job. */
 static int refuse(gc_comm *world, int err, const char *what, const char *why)
@@ -286,7 +292,7 @@ static int fit(gc_comm *world, const bench_options *o)
     if (shown)
         progress_end(&p);
     if (err < 0)
-        return failed(world, "measuring", err);
+        return tool_failed("gcbench", world, "measuring", err);
     if (gc_rank(world) == 0 && gc_model_save(model, o->fit) < 0)
         err = refuse(world, GC_ERR_SYSTEM, o->fit, strerror(errno));
     gc_model_free(model);
@@ -303,7 +309,7 @@ static int explain(gc_comm *world, const bench_options *o)
     if (text && (err = gc_explain(world, o->explain, o->explain_bytes, o->root, text, needed, NULL)) == GC_OK)
         fputs(text, stdout);
     free(text);
-    return err < 0 ? failed(world, "explaining", err) : GC_OK;
+    return err < 0 ? tool_failed("gcbench", world, "explaining", err) : GC_OK;
 }
 
 static int run(gc_comm *world, const bench_options *o)
@@ -322,7 +328,7 @@ static int run(gc_comm *world, const bench_options *o)
         return refuse(world, GC_ERR_ARG, o->model, "a model of another number of ranks");
     }
     if (o->model && (o->choose || o->explain) && (err = gc_model_use(world, model)) < 0)
-        failed(world, o->model, err);
+        tool_failed("gcbench", world, o->model, err);
     if (err == GC_OK && o->explain)
         err = explain(world, o);
     else if (err == GC_OK)
@@ -334,25 +340,19 @@ static int run(gc_comm *world, const bench_options *o)
 int main(int argc, char **argv)
 {
     static bench_options o = { .peer = -1, .least = 10, .most = 1000, .precision = 0.02, .timing = BENCH_GLOBAL, .kind = "hockney",
-                               .size = { 1, 1024, 65536 }, .sizes = 3 };
-    char why[256] = "";
-    gc_options options = GRIDCOMM_OPTIONS_INIT;
-    gc_comm *world;
+                               .algorithms = "-", .size = { 1, 1024, 65536 }, .sizes = 3 };
     if (!options_read(&o, argc, argv)) {
-        fputs(usage, stderr);
+        if (!o.told)
+            fputs(usage, stderr);
         return 2;
     }
     if (o.help) {
         fputs(usage, stdout);
         return 0;
     }
-    options.error_text = why;
-    options.error_text_size = sizeof why;
-    int err = gc_init(&world, &options);
-    if (err < 0) {
-        fprintf(stderr, "gcbench: %s: %s\n", gc_strerror(err), why);
+    gc_comm *world = tool_init("gcbench");
+    if (!world)
         return 1;
-    }
-    err = run(world, &o);
+    int err = run(world, &o);
     return gc_finalize(world) < 0 || err < 0;
 }

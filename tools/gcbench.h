@@ -18,7 +18,7 @@ enum bench_form { BENCH_TEXT, BENCH_CSV, BENCH_JSON };
 typedef struct bench_options {
     bool        op[BENCH_OPS];
     size_t      size[BENCH_SIZES];      int sizes;
-    const char *algorithms;             /* "binomial,chain@65536"; "all"; NULL: what the operation takes */
+    const char *algorithms;             /* "binomial,chain@65536"; "all": the pool; "-": what the operation takes */
     int         root, peer;             /* peer: of ping-pongs; -1: the last rank */
     int         least, most;            /* repetitions */
     double      precision, seconds;     /* half a confidence interval over the median; at most for one row, or for --fit */
@@ -29,6 +29,7 @@ typedef struct bench_options {
     const char *fit, *kind;
     const char *explain;                size_t explain_bytes;
     bool        help;
+    bool        told;                   /* what is wrong with the options has been said */
 } bench_options;
 
 /* A row of the table. s; predicted < 0: nothing is said */

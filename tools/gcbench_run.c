@@ -14,7 +14,7 @@
 #include <time.h>
 
 enum { BENCH_WARM = 3,
-       BENCH_TURN = 8,          /* repetitions from one look at the interval to the next */
+       BENCH_SOUND = 6,         /* fewer samples have no interval of 95 % */
        BENCH_PINGS = 15,        /* for the offset of a clock: the fastest counts */
        BENCH_LATE = 4,          /* times in a row that a common start was missed, before it is set further ahead */
        BENCH_TAG = 1 };
@@ -24,6 +24,7 @@ enum { BENCH_WARM = 3,
 typedef struct bench {
     const bench_job *job;
     gc_comm *world, *own;       /* own: for what this program itself has to say */
+    gc_comm *by_name, *on;      /* by_name: where algorithms are forced; on: it or the world, whichever is timed */
     int      rank, size;
     double   offset;            /* s: this clock less rank 0's */
     double   ahead;             /* rank 0: from the word to the start */
@@ -59,7 +60,7 @@ static int bench_ping(bench *b)
 
 static int bench_call(bench *b)
 {
-    gc_comm *w = b->world;
+    gc_comm *w = b->on;
     size_t m = b->bytes;
     int root = b->job->o->root;
     switch (b->op) {
@@ -182,7 +183,7 @@ static bool bench_enough(bench *b, bench_row *row, double begun)
     const bench_options *o = b->job->o;
     if (row->n >= o->most || row->n == BENCH_SAMPLES || bench_now() - begun > o->seconds)
         return row->n > 0;
-    if (row->n < o->least)
+    if (row->n < gci_max32(o->least, BENCH_SOUND))
         return false;
     bench_summary(b, row);
     return (row->high - row->low) / 2 <= o->precision * row->median;
@@ -202,7 +203,7 @@ static int bench_repeat(bench *b, bench_row *row)
         }
         if (i >= 0 && seconds >= 0 && b->rank == 0 && row->n < BENCH_SAMPLES)
             b->sample[row->n++] = seconds;
-        if (err == GC_OK && i >= 0 && (i + 1) % (b->job->o->most < BENCH_TURN ? 1 : BENCH_TURN) == 0) {
+        if (err == GC_OK && i >= 0) {
             go = b->rank == 0 ? !bench_enough(b, row, begun) : 0;
             err = gc_bcast(b->own, &go, sizeof go, 0);
         }
@@ -221,13 +222,12 @@ static bool bench_force(bench *b, const char *name)
     gci_env env = { .alloc = NULL };
     gci_sched sched = { .steps = 0 };
     memset(forced, 0, sizeof forced);
-    if (b->op == BENCH_P2P)
-        return !name[0];
-    if (name[0] && !gci_choose_read_name((enum gci_coll)b->op, name, strlen(name), &forced[b->op]))
-        return false;
+    b->on = name[0] ? b->by_name : b->world;
     if (!name[0])
         return true;
-    gci_coll_force(b->world, forced);
+    if (b->op == BENCH_P2P || !gci_choose_read_name((enum gci_coll)b->op, name, strlen(name), &forced[b->op]))
+        return false;
+    gci_coll_force(b->by_name, forced);
     gci_call call = gci_decide_example((enum gci_coll)b->op, b->size, b->job->o->root, b->bytes, gci_coll_clusters(b->world));
     call.segment = forced[b->op].segment;
     call.rank = b->rank;
@@ -268,24 +268,25 @@ static int bench_row_of(bench *b, const char *algo)
     return GC_OK;
 }
 
+static int bench_pool(bench *b)
+{
+    int err = GC_OK;
+    for (int i = 0; gci_algo_at(i) && err == GC_OK; i++)
+        if (gci_algo_at(i)->colls >> b->op & 1 && strcmp(gci_algo_at(i)->name, "given") != 0)
+            err = bench_row_of(b, gci_algo_at(i)->name);
+    return err;
+}
+
 /* All algorithms that are asked for, of one operation and size. */
 static int bench_algorithms(bench *b)
 {
-    const char *names = b->job->o->algorithms;
+    const char *names = b->op == BENCH_P2P ? "-" : b->job->o->algorithms;
     int err = GC_OK;
-    if (!names || b->op == BENCH_P2P)
-        return bench_row_of(b, "");
-    if (strcmp(names, "all") == 0) {
-        for (int i = 0; gci_algo_at(i) && err == GC_OK; i++)
-            if (b->op < GCI_COLLS && gci_algo_at(i)->colls >> b->op & 1 && strcmp(gci_algo_at(i)->name, "given") != 0)
-                err = bench_row_of(b, gci_algo_at(i)->name);
-        return err;
-    }
     while (*names && err == GC_OK) {
         char name[GCI_ALGO_NAME + 16];
         size_t bytes = strcspn(names, ",");
         snprintf(name, sizeof name, "%.*s", (int)gci_min(bytes, sizeof name - 1), names);
-        err = bench_row_of(b, name);
+        err = strcmp(name, "all") == 0 ? bench_pool(b) : bench_row_of(b, strcmp(name, "-") == 0 ? "" : name);
         names += bytes + (names[bytes] == ',');
     }
     return err;
@@ -302,6 +303,8 @@ int bench_run(const bench_job *job)
     *b = (bench){ .job = job, .world = job->world, .rank = gc_rank(job->world), .size = gc_size(job->world), .ahead = BENCH_START };
     int err = gc_comm_dup(job->world, &b->own);
     if (err == GC_OK)
+        err = gc_comm_dup(job->world, &b->by_name);
+    if (err == GC_OK)
         err = bench_buffers(b);
     if (err == GC_OK && o->timing == BENCH_GLOBAL)
         err = bench_offset(b);
@@ -311,6 +314,8 @@ int bench_run(const bench_job *job)
             b->bytes = op == GCI_BARRIER ? 0 : o->size[i];
             err = op == BENCH_P2P && b->size < 2 ? GC_OK : bench_algorithms(b);
         }
+    if (b->by_name)
+        gc_comm_free(b->by_name);
     if (b->own)
         gc_comm_free(b->own);
     free(b->send);

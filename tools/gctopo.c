@@ -5,7 +5,7 @@
  * started as the program would be: on the same hosts, with the same GRIDCOMM_ variables.
  */
 #define _POSIX_C_SOURCE 200809L
-#include "gridcomm.h"
+#include "tool.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -63,14 +63,6 @@ static bool options_read(topo_options *o, int argc, char **argv)
 
 /* ---- one rank ------------------------------------------------------------------------------------------------- */
 
-static int failed(gc_comm *world, const char *what, int err)
-{
-    char why[256] = "";
-    gc_last_error(world, NULL, why, sizeof why);
-    fprintf(stderr, "gctopo: rank %d: %s: %s: %s\n", gc_rank(world), what, gc_strerror(err), why);
-    return err;
-}
-
 /* A small message between every two ranks. */
 static int traffic(gc_comm *world)
 {
@@ -100,7 +92,7 @@ static char *describe(gc_comm *world, const char *what, bool dot)
     }
     if (err == GC_OK)
         return text;
-    failed(world, what, err);
+    tool_failed("gctopo", world, what, err);
     free(text);
     return NULL;
 }
@@ -230,7 +222,7 @@ static int run(gc_comm *world, const topo_options *o)
     FILE *out = stdout;
     int err = o->traffic ? traffic(world) : GC_OK;
     if (err < 0)
-        return failed(world, "traffic", err);
+        return tool_failed("gctopo", world, "traffic", err);
     if (gc_rank(world) == 0 && o->dot && strcmp(o->dot, "-") != 0) {
         out = fopen(o->dot, "w");
         if (!out) {
@@ -244,15 +236,12 @@ static int run(gc_comm *world, const topo_options *o)
             err = show(world, s, o->dot != NULL, out);
     if (out != stdout && fclose(out) != 0 && err == GC_OK)
         err = GC_ERR_SYSTEM;
-    return err == GC_OK ? GC_OK : failed(world, "gathering", err);
+    return err == GC_OK ? GC_OK : tool_failed("gctopo", world, "gathering", err);
 }
 
 int main(int argc, char **argv)
 {
     topo_options o = { .dot = NULL };
-    char why[256] = "";
-    gc_options options = GRIDCOMM_OPTIONS_INIT;
-    gc_comm *world;
     if (!options_read(&o, argc, argv)) {
         fputs(usage, stderr);
         return 2;
@@ -261,13 +250,9 @@ int main(int argc, char **argv)
         fputs(usage, stdout);
         return 0;
     }
-    options.error_text = why;
-    options.error_text_size = sizeof why;
-    int err = gc_init(&world, &options);
-    if (err < 0) {
-        fprintf(stderr, "gctopo: %s: %s\n", gc_strerror(err), why);
+    gc_comm *world = tool_init("gctopo");
+    if (!world)
         return 1;
-    }
-    err = run(world, &o);
+    int err = run(world, &o);
     return gc_finalize(world) < 0 || err < 0;
 }

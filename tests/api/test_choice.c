@@ -229,6 +229,36 @@ static void test_between_sites(void **state)
     assert_int_equal(0, gct_job(&(gct_spec){ .ranks = 6, .sites = 2, .time_limit = 100 }, use_main, "flat"));
 }
 
+/* One line is marked, whatever the size, and whether the model, its segments made longer, or GRIDCOMM_ALGO says so. */
+static int marked_main(gc_comm *world, int rank, int size, void *arg)
+{
+    static const char *const operations[] = { "bcast", "allreduce", "scan", "alltoall", "barrier" };
+    static const size_t sizes[] = { 0, 1, 12000, (4 << 20) / 3 * 2, 4 << 20, (4 << 20) + 1, 9 << 20, 33 << 20 };
+    const char *forced = arg ? strchr(arg, ':') + 1 : NULL;     /* of bcast */
+    gc_model *model;
+    (void)rank;
+    GCT_TRY(model_new(size, "1e-4", "1e-6", &model));
+    gct_ok(gc_model_use(world, model));
+    for (int i = 0; i < COUNT(operations) * COUNT(sizes); i++) {
+        const char *operation = operations[i / COUNT(sizes)];
+        char text[8192], *taken;
+        gct_ok(gc_explain(world, operation, sizes[i % COUNT(sizes)], 0, text, sizeof text, NULL));
+        taken = strstr(text, " taken");
+        gct_require(taken != NULL && strstr(taken + 1, " taken") == NULL, "%s", text);
+        *taken = '\0';
+        gct_require(!forced || i >= COUNT(sizes) || strstr(strrchr(text, '\n'), forced), "%s", text);
+    }
+    gc_model_free(model);
+    return 0;
+}
+
+static void test_marked(void **state)
+{
+    (void)state;
+    run(RANKS, marked_main, NULL);
+    run_algorithm(RANKS, marked_main, "bcast:chain@1000");
+}
+
 /* What is named stays. */
 static int forced_main(gc_comm *world, int rank, int size, void *arg)
 {
@@ -328,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_use),
         cmocka_unit_test(test_between_sites),
+        cmocka_unit_test(test_marked),
         cmocka_unit_test(test_forced),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_option),

@@ -66,6 +66,8 @@ static int predictions(gc_comm *world, int rank, int size, void *arg)
     bad |= expect_error(GC_ERR_ARG, gc_predict(world, m, NULL, NULL, 1, 0, &s), "no operation");
     bad |= expect_error(GC_ERR_ARG, gc_predict(world, m, "bcasts", NULL, 1, 0, &s), "an unknown operation");
     bad |= expect_error(GC_ERR_ARG, gc_predict(world, m, "bcast", "bruck", 1, 0, &s), "an unknown algorithm");
+    bad |= expect_error(GC_ERR_ARG, gc_predict(world, m, "bcast", "", 1, 0, &s), "an empty name");
+    bad |= expect_error(GC_ERR_ARG, gc_predict(world, m, "bcast", "chain,reduce:flat", 1, 0, &s), "a list of algorithms");
     bad |= expect_error(GC_ERR_ARG, gc_predict(world, m, "bcast", NULL, 1, RANKS, &s), "no such root");
     bad |= expect_error(GC_ERR_ARG, gc_predict(world, m, "bcast", NULL, 1, 0, NULL), "nowhere to");
     bad |= expect_error(GC_ERR_ARG, gc_predict(world, m, "bcast", NULL, (size_t)-1, 0, &s), "too much");

@@ -8,67 +8,44 @@
  */
 #define _GNU_SOURCE
 #include "tests/sim/bounds.h"
+#include "page.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHORT = 1, LONG = 65536, REAL_LIMIT_S = 1200, LONG_RANKS = 64, TEXT_MAX = 1 << 18 };
+enum { SHORT = 1, LONG = 65536, REAL_LIMIT_S = 1200, LONG_RANKS = 64 };
 
 static const bounds_net nets[] = {
-    { "two-8", 2, { 8, 8 }, false, false, false },
-    { "two-20", 2, { 20, 20 }, false, false, false },
-    { "two-32", 2, { 32, 32 }, false, false, false },
-    { "two-32-turn", 2, { 32, 32 }, true, false, false },
-    { "two-unequal", 2, { 1, 15 }, false, false, false },
-    { "two-150", 2, { 150, 150 }, false, false, false },
-    { "four-4", 4, { 4, 4, 4, 4 }, false, false, false },
-    { "four-4-turn", 4, { 4, 4, 4, 4 }, true, false, false },
-    { "four-unequal", 4, { 1, 5, 18, 40 }, false, false, false },
-    { "four-unequal-turn", 4, { 40, 18, 5, 1 }, true, false, false },
-    { "four-75", 4, { 75, 75, 75, 75 }, false, false, false },
-    { "eight-2", 8, { 2, 2, 2, 2, 2, 2, 2, 2 }, false, false, false },
-    { "eight-5", 8, { 5, 5, 5, 5, 5, 5, 5, 5 }, false, false, false },
-    { "eight-unequal-turn", 8, { 1, 2, 3, 5, 8, 12, 16, 17 }, true, false, false },
-    { "eight-300", 8, { 100, 80, 50, 30, 20, 10, 9, 1 }, false, false, false },
-    { "sixteen-1", 16, { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }, false, false, false },
-    { "sixteen-4", 16, { 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4 }, false, false, false },
-    { "sixteen-4-turn", 16, { 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4 }, true, false, false },
-    { "sixteen-300", 16, { 1, 4, 7, 10, 13, 16, 19, 20, 20, 21, 22, 25, 26, 28, 32, 36 }, false, false, false },
-    { "two-8-uplinks", 2, { 8, 8 }, false, true, false },
-    { "four-4-uplinks", 4, { 4, 4, 4, 4 }, false, true, false },
-    { "eight-5-uplinks", 8, { 5, 5, 5, 5, 5, 5, 5, 5 }, false, true, false },
-    { "sixteen-4-uplinks", 16, { 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4 }, false, true, false },
+    { .name = "two-8", .clusters = 2, .ranks = { 8, 8 } },
+    { .name = "two-20", .clusters = 2, .ranks = { 20, 20 } },
+    { .name = "two-32", .clusters = 2, .ranks = { 32, 32 } },
+    { .name = "two-32-turn", .clusters = 2, .ranks = { 32, 32 }, .cyclic = true },
+    { .name = "two-unequal", .clusters = 2, .ranks = { 1, 15 } },
+    { .name = "two-150", .clusters = 2, .ranks = { 150, 150 } },
+    { .name = "four-4", .clusters = 4, .ranks = { 4, 4, 4, 4 } },
+    { .name = "four-4-turn", .clusters = 4, .ranks = { 4, 4, 4, 4 }, .cyclic = true },
+    { .name = "four-unequal", .clusters = 4, .ranks = { 1, 5, 18, 40 } },
+    { .name = "four-unequal-turn", .clusters = 4, .ranks = { 40, 18, 5, 1 }, .cyclic = true },
+    { .name = "four-75", .clusters = 4, .ranks = { 75, 75, 75, 75 } },
+    { .name = "eight-2", .clusters = 8, .ranks = { 2, 2, 2, 2, 2, 2, 2, 2 } },
+    { .name = "eight-5", .clusters = 8, .ranks = { 5, 5, 5, 5, 5, 5, 5, 5 } },
+    { .name = "eight-unequal-turn", .clusters = 8, .ranks = { 1, 2, 3, 5, 8, 12, 16, 17 }, .cyclic = true },
+    { .name = "eight-300", .clusters = 8, .ranks = { 100, 80, 50, 30, 20, 10, 9, 1 } },
+    { .name = "sixteen-1", .clusters = 16, .ranks = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 } },
+    { .name = "sixteen-4", .clusters = 16, .ranks = { 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4 } },
+    { .name = "sixteen-4-turn", .clusters = 16, .ranks = { 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4 }, .cyclic = true },
+    { .name = "sixteen-300", .clusters = 16, .ranks = { 1, 4, 7, 10, 13, 16, 19, 20, 20, 21, 22, 25, 26, 28, 32, 36 } },
+    { .name = "two-8-uplinks", .clusters = 2, .ranks = { 8, 8 }, .uplinks = true },
+    { .name = "four-4-uplinks", .clusters = 4, .ranks = { 4, 4, 4, 4 }, .uplinks = true },
+    { .name = "eight-5-uplinks", .clusters = 8, .ranks = { 5, 5, 5, 5, 5, 5, 5, 5 }, .uplinks = true },
+    { .name = "sixteen-4-uplinks", .clusters = 16, .ranks = { 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4 }, .uplinks = true },
 };
 enum { NETS = sizeof nets / sizeof *nets };
 
 /* Shared with the processes that measure. bound 0: not measured. */
 typedef struct results { bounds_cell cell[NETS][BOUNDS_OPS][2]; } results;
-
-typedef struct text { char at[TEXT_MAX]; size_t used; } text;
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "collectives_figures: %s\n", what);
-    exit(1);
-}
-
-static void say(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(text *t, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(t->at + t->used, sizeof t->at - t->used, format, args);
-    va_end(args);
-    if (n < 0 || (size_t)n >= sizeof t->at - t->used) {
-        fail("a text is too long");
-    }
-    t->used += (size_t)n;
-}
 
 /* ---- measuring ---- */
 
@@ -209,37 +186,9 @@ static void say_summary(text *t, results *r)
     say(t, "\n");
 }
 
-/* ---- the page ---- */
-
-static void page_read(const char *name, text *t)
-{
-    FILE *f = fopen(name, "r");
-    if (!f) {
-        fail("collectives-figures.md is not there");
-    }
-    t->used = fread(t->at, 1, sizeof t->at - 1, f);
-    t->at[t->used] = 0;
-    fclose(f);
-}
-
-static void page_write(const char *name, const text *page, const text *tables)
-{
-    static const char begin_mark[] = "<!-- tables -->\n";
-    const char *begin = strstr(page->at, begin_mark), *end = begin ? strstr(begin, "<!-- end -->") : NULL;
-    if (!end) {
-        fail("a mark is missing in collectives-figures.md");
-    }
-    FILE *f = fopen(name, "w");
-    int head = (int)(begin - page->at) + (int)sizeof begin_mark - 1;
-    if (!f || fprintf(f, "%.*s%s%s", head, page->at, tables->at, end) < 0 || fclose(f)) {
-        fail("collectives-figures.md cannot be written");
-    }
-}
-
 int main(int argc, char **argv)
 {
     static text page, tables;
-    char name[4096];
     if (argc < 2) {
         fail("say in which directory collectives-figures.md stands");
     }
@@ -257,14 +206,14 @@ int main(int argc, char **argv)
         fputs(tables.at, stdout);
         return 0;
     }
-    snprintf(name, sizeof name, "%s/collectives-figures.md", argv[1]);
-    page_read(name, &page);
+    file_read(argv[1], "collectives-figures.md", &page);
     measure_all(r);
     say_summary(&tables, r);
     say_reasons(&tables, r);
     for (int i = 0; i < NETS; i++) {
         say_net(&tables, &nets[i], r->cell[i]);
     }
-    page_write(name, &page, &tables);
+    part_replace(&page, "tables", &tables);
+    file_write(argv[1], "collectives-figures.md", &page);
     return 0;
 }

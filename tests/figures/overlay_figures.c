@@ -5,41 +5,21 @@
  * the plots. All but the times comes out the same every time.
  */
 #include "../unit/overlay_world.h"
+#include "page.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <time.h>
 
 static const double densities[] = { 0.01, 0.015, 0.02, 0.03, 0, 0.05, 0.065, 0.08, 0.1, 0.15, 0.2 };    /* 0: the default */
-enum { DENSITIES = GCI_COUNT(densities), SEEDS = 3, JUDGED_SEEDS = 10, TIMED_NODES = 103, TEXT_MAX = 1 << 17 };
+enum { DENSITIES = GCI_COUNT(densities), SEEDS = 3, JUDGED_SEEDS = 10, TIMED_NODES = 103 };
 static const double judged_density = 0.08;
 
 static gci_env env;
-
-typedef struct text { char at[TEXT_MAX]; size_t used; } text;
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "overlay_figures: %s\n", what);
-    exit(1);
-}
 
 static void must(int err)
 {
     if (err < 0)
         fail(err == GC_ERR_UNREACHABLE ? "a pair has no route" : "out of memory");
-}
-
-static void say(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(text *t, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(t->at + t->used, sizeof t->at - t->used, format, args);
-    va_end(args);
-    if (n < 0 || (size_t)n >= sizeof t->at - t->used)
-        fail("a text is too long");
-    t->used += (size_t)n;
 }
 
 /* ---- measuring ---------------------------------------------------------------------------------------------------- */
@@ -318,49 +298,7 @@ static void least_table(text *t, const world *w)
     }
 }
 
-/* ---- files -------------------------------------------------------------------------------------------------------- */
-
-static void file_name(char name[512], const char *directory, const char *file)
-{
-    if (snprintf(name, 512, "%s/%s", directory, file) >= 512)
-        fail("the directory's name is too long");
-}
-
-static void file_write(const char *directory, const char *file, const text *t)
-{
-    char name[512];
-    file_name(name, directory, file);
-    FILE *f = fopen(name, "w");
-    if (!f || fwrite(t->at, 1, t->used, f) != t->used || fclose(f) != 0)
-        fail("cannot write");
-}
-
-static void file_read(const char *directory, const char *file, text *t)
-{
-    char name[512];
-    file_name(name, directory, file);
-    FILE *f = fopen(name, "r");
-    if (!f)
-        fail("there is no overlay-figures.md in that directory");
-    t->used = fread(t->at, 1, sizeof t->at - 1, f);
-    t->at[t->used] = 0;
-    fclose(f);
-}
-
-/* Puts the table between its marks. */
-static void part_replace(text *page, const char *name, const text *table)
-{
-    static text rest;
-    char mark[64];
-    snprintf(mark, sizeof mark, "<!-- %s -->\n", name);
-    char *begin = strstr(page->at, mark), *end = begin ? strstr(begin, "<!-- end -->") : NULL;
-    if (!end)
-        fail("a mark is missing in overlay-figures.md");
-    rest.used = 0;
-    say(&rest, "%s", end);
-    page->used = (size_t)(begin - page->at) + strlen(mark);
-    say(page, "%s%s", table->at, rest.at);
-}
+/* ---- the page ----------------------------------------------------------------------------------------------------- */
 
 static text page, part;
 

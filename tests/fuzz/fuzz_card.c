@@ -6,28 +6,11 @@
  * covers: site.c .
  */
 #include "gridcomm_int.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 enum { CARDS_MAX = 12 };
-typedef struct source { const uint8_t *data; size_t bytes; } source;
-
-static void must(bool held)
-{
-    if (!held) abort();
-}
-
-static uint8_t next(source *s)
-{
-    if (!s->bytes)
-        return 0;
-    s->bytes--;
-    return *s->data++;
-}
-
 static void check_same(const gci_full_card *a, const gci_full_card *b)
 {
     uint8_t wire_a[GCI_CARD_BYTES_MAX], wire_b[GCI_CARD_BYTES_MAX];

@@ -6,27 +6,9 @@
  * covers: boot.c ^(gci_shake|shake_)
  */
 #include "gridcomm_int.h"
-
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz.h"
 
 enum { RANKS = 8, ACCEPTOR = 3, CONNECTOR = 5 };
-
-typedef struct source { const uint8_t *data; size_t bytes; } source;
-
-static void must(bool held)
-{
-    if (!held) abort();
-}
-
-static uint8_t next(source *s)
-{
-    if (!s->bytes)
-        return 0;
-    s->bytes--;
-    return *s->data++;
-}
 
 static gci_shake_self self_of(int rank, uint64_t job, const char *key)
 {

@@ -2,18 +2,11 @@
  * text that names the file, or gives hosts that keep its promises, and that read the same when written out again.
  * SPDX-License-Identifier: MIT
  */
-#include "../../tools/gcrun.h"
+#include "tools/gcrun.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(bool held)
-{
-    if (!held) abort();
-}
 
 static void check_host(const gcrun_host *host)
 {

@@ -6,16 +6,7 @@
  * covers: linksfile.c ^(links_|gci_links_parse|gci_pattern_fits)
  */
 #include "gridcomm_int.h"
-
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(bool held)
-{
-    if (!held)
-        abort();
-}
+#include "tests/fuzz/fuzz.h"
 
 static void check_word(const char *text, size_t room)
 {

@@ -6,16 +6,7 @@
  * covers: modelfile.c ^(modelfile_(fail|split|is|fits|num|shape|grow|rank|class|what|make|cost|turn|compl)|gci_model_read)
  */
 #include "gridcomm_int.h"
-
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(bool held)
-{
-    if (!held)
-        abort();
-}
+#include "tests/fuzz/fuzz.h"
 
 static void check(const gc_model *m)
 {

@@ -14,8 +14,7 @@
  * covers: p2p.c ^(resumed|asked|granted_early|open_message|gci_message_settle|sent_acknowledged|give_back|withdrawal_answered)$
  */
 #include "tests/fuzz/peer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz.h"
 
 enum { SLOTS = 24,                      /* requests at a time */
        CANARY = 16, CANARY_BYTE = 0xa5, /* round every buffer */
@@ -26,8 +25,6 @@ enum { SLOTS = 24,                      /* requests at a time */
        COLL_LONG = 80000,               /* ... or granted early */
        PER_ENVELOPE = 1024,             /* bytes that the library may hold for one, beside its payload */
        FIXED = 256 << 10 };             /* and for one link and its pair */
-
-typedef struct source { const uint8_t *data; size_t bytes; } source;
 
 struct fuzz;
 typedef struct slot {
@@ -56,25 +53,17 @@ typedef struct fuzz {
 
 static const size_t sizes[] = { 0, 1, 7, 48, 200, 1000, 1025, 4096, 5000, 16384, 20000, 65535, 65536, 65537, 140000 };
 
-static uint8_t next(fuzz *f)
-{
-    if (!f->in.bytes)
-        return 0;
-    f->in.bytes--;
-    return *f->in.data++;
-}
-
 static uint32_t next32(fuzz *f)
 {
-    uint32_t v = next(f);
-    v |= (uint32_t)next(f) << 8;
-    v |= (uint32_t)next(f) << 16;
-    return v | (uint32_t)next(f) << 24;
+    uint32_t v = next(&f->in);
+    v |= (uint32_t)next(&f->in) << 8;
+    v |= (uint32_t)next(&f->in) << 16;
+    return v | (uint32_t)next(&f->in) << 24;
 }
 
 static size_t next_size(fuzz *f)
 {
-    return sizes[next(f) % GCI_COUNT(sizes)];
+    return sizes[next(&f->in) % GCI_COUNT(sizes)];
 }
 
 /* ---- requests ------------------------------------------------------------------------------------------------- */
@@ -189,7 +178,7 @@ static void post_again(fuzz *f)
 
 static void op_post(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     size_t bytes = next_size(f);
     f->repost = choice & 64;
     peer_inside(&f->p);
@@ -200,7 +189,7 @@ static void op_post(fuzz *f)
 /* Only collectives give messages up, and theirs are never synchronous. */
 static void op_drop(fuzz *f)
 {
-    slot *s = &f->slot[next(f) % SLOTS];
+    slot *s = &f->slot[next(&f->in) % SLOTS];
     if (!s->busy || s->owned || s->sync || !s->request)
         return;
     peer_inside(&f->p);
@@ -216,10 +205,10 @@ static gc_comm *pick_comm(fuzz *f, uint8_t choice)
 
 static void op_send(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     size_t bytes = next_size(f);
     gc_comm *comm = pick_comm(f, choice);
-    int dest = choice & 32 ? next(f) % gc_size(comm) : gci_comm_rank(comm, PEER_RANK);
+    int dest = choice & 32 ? next(&f->in) % gc_size(comm) : gci_comm_rank(comm, PEER_RANK);
     slot *s = slot_new(f, bytes);
     if (!s)
         return;
@@ -233,10 +222,10 @@ static void op_send(fuzz *f)
 
 static void op_recv(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     size_t bytes = next_size(f);
     gc_comm *comm = pick_comm(f, choice);
-    int from = choice & 32 ? GC_ANY_SOURCE : choice & 64 ? next(f) % gc_size(comm) : gci_comm_rank(comm, PEER_RANK);
+    int from = choice & 32 ? GC_ANY_SOURCE : choice & 64 ? next(&f->in) % gc_size(comm) : gci_comm_rank(comm, PEER_RANK);
     slot *s = slot_new(f, bytes);
     if (!s)
         return;
@@ -249,7 +238,7 @@ static void op_recv(fuzz *f)
 
 static void op_collective(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     gc_comm *comm = pick_comm(f, choice);
     size_t bytes = choice & 128 ? COLL_LONG : COLL_BYTES;
     slot *s = slot_new(f, bytes * PEER_RANKS_MAX);
@@ -291,20 +280,20 @@ static bool collect(fuzz *f, slot *s, double seconds)
 
 static void op_test(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     collect(f, &f->slot[choice % SLOTS], choice >= 240 ? 5e-5 : 0);
 }
 
 static void op_cancel(fuzz *f)
 {
-    slot *s = &f->slot[next(f) % SLOTS];
+    slot *s = &f->slot[next(&f->in) % SLOTS];
     if (s->busy && s->owned)
         gc_cancel(s->request);
 }
 
 static void op_probe(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     gc_comm *comm = pick_comm(f, choice);
     int from = choice & 32 ? GC_ANY_SOURCE : gci_comm_rank(comm, PEER_RANK), found = 0;
     int tag = choice & 4 ? GC_ANY_TAG : choice % 4;
@@ -322,7 +311,7 @@ static void op_probe(fuzz *f)
 
 static void op_take(fuzz *f)
 {
-    int i = next(f) % HELD;
+    int i = next(&f->in) % HELD;
     size_t bytes = next_size(f);
     slot *s = f->held[i] ? slot_new(f, bytes) : NULL;
     if (!s)
@@ -338,7 +327,7 @@ static void op_take(fuzz *f)
 static void op_comm(fuzz *f)
 {
     static const int both[] = { PEER_ME, PEER_RANK }, others[] = { PEER_ME, 2 };
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     f->p.fail_in = 0;
     if (!f->other)
         f->other = peer_comm(&f->p, ++f->contexts * GCI_CONTEXT_KINDS, choice & 2 && f->p.w.ranks > 2 ? others : both, 2);
@@ -352,8 +341,8 @@ static void op_comm(fuzz *f)
  * one but for these. */
 static void op_twist(fuzz *f)
 {
-    f->twist = 1 + next(f) % 16;
-    f->twist_how = next(f);
+    f->twist = 1 + next(&f->in) % 16;
+    f->twist_how = next(&f->in);
     f->twist_value = f->twist_how >= 64 && f->twist_how < 128 ? next32(f) : 0;
 }
 
@@ -406,13 +395,13 @@ static uint32_t pick_context(fuzz *f, uint8_t choice)
 {
     if (f->other && choice & 16)
         return f->honest && gci_comm_rank(f->other, PEER_RANK) < 0 ? 0 : f->other->context;
-    return choice & 32 && !f->honest ? next(f) : 0;
+    return choice & 32 && !f->honest ? next(&f->in) : 0;
 }
 
 static void op_envelope(fuzz *f, bool whole)
 {
     gci_packet k = peer_packet(&f->p, GCI_ENVELOPE);
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     k.total = next_size(f);
     uint64_t most = gci_min(f->p.most, (size_t)f->p.heard.window * 1024);
     k.length = (uint32_t)(whole ? k.total : k.total / 2);
@@ -470,7 +459,7 @@ static void op_answer(fuzz *f)
 
 static void op_chunk(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     size_t most = next_size(f);
     for (uint32_t i = 0; i < PEER_LEDGER; i++) {
         uint32_t seq = (i + choice) % PEER_LEDGER;
@@ -490,7 +479,7 @@ static void op_chunk(fuzz *f)
 /* Grants or finishes a send of the rank's that waits for it, or gives it back. */
 static void op_grant(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     for (uint32_t i = 0; i < PEER_LEDGER; i++) {
         uint32_t seq = (i + choice % 8u) % PEER_LEDGER;
         peer_sent *s = &f->p.sent[seq];
@@ -512,7 +501,7 @@ static void op_grant(fuzz *f)
 static void op_state(fuzz *f)
 {
     gci_packet k = peer_packet(&f->p, GCI_STATE);
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     k.flags = choice & 1 ? GCI_FLAG_STARVED : choice & 2 && !f->honest ? GCI_FLAG_BYE : 0;
     if (choice & 4 && !f->honest)
         k.flags |= GCI_FLAG_RESUME;
@@ -537,7 +526,7 @@ static void op_state(fuzz *f)
 static void op_ask(fuzz *f)
 {
     gci_packet k = peer_packet(&f->p, GCI_ASK);
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     const gci_pair *pair = f->p.w.p2p->pair[PEER_RANK];
     const gc_request *r = pair ? pair->open : NULL;
     bool may = f->other && (!f->honest || gci_comm_rank(f->other, PEER_RANK) >= 0);
@@ -561,7 +550,7 @@ static void op_ask(fuzz *f)
 /* An envelope that has been sent before, as after a lost link: again whole, or asking for its answer, or for itself. */
 static void op_repeat(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     uint32_t seq = f->p.next > 0 ? choice % f->p.next : 0;
     if (f->p.next == 0 || seq >= PEER_LEDGER || !speaks(f))
         return;
@@ -584,7 +573,7 @@ static void op_repeat(fuzz *f)
 
 static void op_raw(fuzz *f)
 {
-    size_t n = 1 + next(f) % 64;
+    size_t n = 1 + next(&f->in) % 64;
     n = gci_min(n, f->in.bytes);
     if (f->honest)
         return;
@@ -597,7 +586,7 @@ static void op_raw(fuzz *f)
 /* The link ends, in one of three ways, and perhaps there is a new one at once. */
 static void op_link(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     peer_link *link = peer_wire(&f->p);
     if (link && choice & 1)
         link->ended = true;
@@ -619,15 +608,15 @@ static void op_link(fuzz *f)
 
 static void op_news(fuzz *f)
 {
-    uint8_t choice = next(f);
-    gci_notice n = { .kind = choice & 16 ? next(f) : GCI_NOTICE_MISMATCH, .origin = choice % 4u };
+    uint8_t choice = next(&f->in);
+    gci_notice n = { .kind = choice & 16 ? next(&f->in) : GCI_NOTICE_MISMATCH, .origin = choice % 4u };
     switch (choice % 8) {
     case 0: peer_news(&f->p, GCI_NEWS_DEAD, 1 + (choice >> 4) % (f->p.w.ranks - 1), GC_ERR_PEER); break;
     case 1: peer_news(&f->p, GCI_NEWS_LEFT, 1 + (choice >> 4) % (f->p.w.ranks - 1), GC_ERR_PEER); break;
     case 2: peer_news(&f->p, GCI_NEWS_NO_LINK, PEER_RANK, choice & 32 ? GC_ERR_UNREACHABLE : GC_ERR_PEER); break;
     default:
         for (int i = 0; i < GCI_NOTICE_WORDS; i++)
-            n.word[i] = next(f);
+            n.word[i] = next(&f->in);
         peer_notice(&f->p, &n);
     }
     f->lossy = true;
@@ -638,19 +627,19 @@ static void op_news(fuzz *f)
 /* How much can be written and read, and in what pieces; time passes. */
 static void op_wire(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     switch (choice % 5) {
     case 0:  f->p.room = choice & 128 ? PEER_ROOM_ALL : next_size(f); break;
     case 1:  f->p.hold = choice & 128; peer_release(&f->p, choice & 128 ? 0 : SIZE_MAX); break;
-    case 2:  peer_release(&f->p, 1u + next(f)); break;
-    case 3:  f->p.dice = choice; f->p.piece = 1u + next(f) * (choice & 128 ? 40u : 1u); break;
+    case 2:  peer_release(&f->p, 1u + next(&f->in)); break;
+    case 3:  f->p.dice = choice; f->p.piece = 1u + next(&f->in) * (choice & 128 ? 40u : 1u); break;
     default: f->p.now += ((int64_t)1 << choice % 40); break;
     }
 }
 
 static void op_terms(fuzz *f)
 {
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     f->p.credit = choice & 1 ? 64 : choice & 2 ? 1 : (uint16_t)(choice >> 2);
     f->p.window = choice & 4 ? 64 : choice & 8 ? 0 : (uint16_t)(choice >> 4);
     if (choice & 128 && choice & 64)
@@ -660,7 +649,7 @@ static void op_terms(fuzz *f)
 
 static void operate(fuzz *f)
 {
-    uint8_t op = next(f);
+    uint8_t op = next(&f->in);
     switch (op % 32) {
     case 0: case 1: case 2: case 3: peer_run(&f->p); break;
     case 4: case 5:   op_envelope(f, true); break;
@@ -737,12 +726,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     fuzz *f = calloc(1, sizeof *f);
     peer_must(f != NULL);
     f->in = (source){ data, bytes };
-    uint8_t choice = next(f);
+    uint8_t choice = next(&f->in);
     peer_setup setup = { .ranks = choice & 1 ? 3 : 2, .credits = credits[choice >> 1 & 3], .queue_packets = choice & 8 ? 1 : 8,
                          .eager_budget = choice & 16 ? 1 << 20 : 1 << 16, .same_host = choice & 32 };
     f->honest = choice & 64;
     f->recycle = !(choice & 128);
-    choice = next(f);
+    choice = next(&f->in);
     setup.progress = progress[choice % 3];
     f->leaves = choice & 4;
     setup.routed = choice & 8;

@@ -7,15 +7,11 @@
  * covers: launch.c ^(place_first_host|place_slurm)
  */
 #include "gridcomm_int.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 enum { FD = 7 };
-typedef struct source { const uint8_t *data; size_t bytes; } source;
-
 /* The system, with a launcher at the other end that answers as it should, or with what the input has, in pieces that the input
  * chooses. */
 typedef struct talk {
@@ -35,19 +31,6 @@ static const struct { const char *request, *answer; } right[] = {
     { "cmd=get ", "cmd=get_result rc=0 msg=success value=.1,h,1,k,a:1\n" },
     { "cmd=finalize\n", "cmd=finalize_ack\n" },
 };
-
-static void must(bool held)
-{
-    if (!held) abort();
-}
-
-static uint8_t next(source *s)
-{
-    if (!s->bytes)
-        return 0;
-    s->bytes--;
-    return *s->data++;
-}
 
 static int64_t talk_now(gci_sys *sys) { return ((talk *)sys)->now += GCI_NS_PER_MS; }
 static int talk_random(gci_sys *sys, void *to, size_t bytes) { (void)sys; memset(to, 0x5a, bytes); return 0; }

@@ -333,7 +333,7 @@ suite_needs() { # object
 }
 
 suite_one() { # directory, name, ranks, arguments...
-    local dir=$1 name=$2 ranks=$3 what="suite: $1/$2" object=../../objects/$1-$2 needs
+    local dir=$1 name=$2 ranks=$3 what="suite: $1/$2" object=../../objects/${1//\//-}-$2 needs
     shift 3
     if [ ! -e "$object.o" ] && ! "$mpicc" -w -Iinclude -I"$dir" -c "$dir/$name.c" -o "$object.o" >"$object.log" 2>&1; then
         skip "$what" "$(sed -n 's/.*error: \(.\{0,60\}\).*/\1/p' "$object.log" | head -n 1)"
@@ -355,7 +355,7 @@ run_suite() {
     fi
     cd "$tree/test/mpi" || return
     local dir name ranks rest seen=' '
-    for dir in group comm coll pt2pt datatype init errors threads attr; do
+    for dir in group comm coll pt2pt datatype topo init errors/pt2pt errors/topo threads attr; do
         while read -r name ranks rest; do
             case $seen in *" $dir/$name/$ranks "*) continue ;; esac
             seen="$seen$dir/$name/$ranks "

@@ -1,6 +1,6 @@
 /* test_life.c: start and end, what surrounds them, several threads, and what a program forgets to free. With an argument it is
- * a program that ends early: "abort", by MPI_Abort of its last rank; "fatal", by an error there; "forget", after an operation
- * that nobody completes.
+ * a program that ends early: "abort", by MPI_Abort of its last rank; "fatal", by an error there; "forget", after operations
+ * that nobody completes; "late", with one rank in MPI_Finalize while another still receives what it has sent.
  * SPDX-License-Identifier: MIT
  */
 #define _POSIX_C_SOURCE 200809L
@@ -249,14 +249,58 @@ static void forgotten(void)
 
 /* ---- early ends -------------------------------------------------------------------------------------------------- */
 
+enum { LONG = 500000, SHORT = 100 };
+
+/* Freed, buffered, forgotten; SHORT of them are more than a receiver has room for. */
+static void send_in_vain(int to)
+{
+    static int out[LONG], buffer[LONG + 1000];
+    MPI_Request r;
+    MPI_Issend(out, 1, MPI_INT, to, 8, MPI_COMM_WORLD, &r);
+    MPI_Request_free(&r);
+    MPI_Isend(out, LONG, MPI_INT, to, 8, MPI_COMM_WORLD, &r);
+    MPI_Request_free(&r);
+    for (int i = 0; i < SHORT; i++) {
+        MPI_Isend(out, 100, MPI_INT, to, 8, MPI_COMM_WORLD, &r);
+        MPI_Request_free(&r);
+    }
+    MPI_Buffer_attach(buffer, sizeof buffer);
+    MPI_Bsend(out, LONG, MPI_INT, to, 8, MPI_COMM_WORLD);
+    MPI_Isend(out, LONG, MPI_INT, to, 8, MPI_COMM_WORLD, &r);
+}
+
+/* How many numbers are wrong of those that rank 0 has sent and forgotten. The nap is for it to get into MPI_Finalize. */
+static int receive_from_the_end(void)
+{
+    static int numbers[LONG];
+    int wrong = 0;
+    MPI_Request r;
+    for (int i = 0; i < LONG && check.rank == 0; i++)
+        numbers[i] = i + 1;
+    if (check.rank == 0) {
+        MPI_Isend(numbers, LONG, MPI_INT, check.size - 1, 7, MPI_COMM_WORLD, &r);
+        MPI_Request_free(&r);
+    } else if (check.rank == check.size - 1) {
+        MPI_Probe(0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+        MPI_Recv(numbers, LONG, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < LONG; i++)
+            wrong += numbers[i] != i + 1;
+    }
+    return wrong;
+}
+
 static int early(const char *how)
 {
     int x = 0;
     MPI_Request r;
     if (strcmp(how, "forget") == 0) {
         MPI_Irecv(&x, 1, MPI_INT, 0, 9, MPI_COMM_WORLD, &r);
+        send_in_vain((check.rank + 1) % check.size);
         return MPI_Finalize();
     }
+    if (strcmp(how, "late") == 0)
+        return (receive_from_the_end() > 0) + MPI_Finalize();
     MPI_Barrier(MPI_COMM_WORLD);
     if (check.rank == check.size - 1 && strcmp(how, "abort") == 0)
         MPI_Abort(MPI_COMM_WORLD, 7);

@@ -7,7 +7,7 @@
  * Buffers lie between canaries. Each (rank, position, round) has a byte of its own, so misplaced data shows as such.
  */
 #define _GNU_SOURCE
-#include "gridcomm.h"
+#include "tools/tool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,17 +216,9 @@ static int check_all(const struct job *j)
 
 int main(void)
 {
-    char why[256] = "";
-    gc_options options = GRIDCOMM_OPTIONS_INIT;
     struct job j = { 0 };
     alarm(ALARM_SECONDS);
-    options.error_text = why;
-    options.error_text_size = sizeof why;
-    const int e = gc_init(&j.world, &options);
-    if (e) {
-        fprintf(stderr, "all_collectives: %s: %s\n", gc_strerror(e), why);
-        return 1;
-    }
+    if (!(j.world = tool_init("all_collectives"))) return 1;
     j.rank = gc_rank(j.world);
     j.size = gc_size(j.world);
     const size_t ranks = (size_t)j.size, most = ranks * (BIGGEST + 4) + 2 * CANARY;     /* uneven, with gaps: 4 bytes more each */

@@ -14,7 +14,7 @@
  * called alltoall-warm from the end of the first exchange, after which nothing needs more memory, to the end of the last.
  */
 #define _GNU_SOURCE
-#include "gridcomm.h"
+#include "tools/tool.h"
 #include "measure.h"
 
 #include <stdbool.h>
@@ -192,32 +192,24 @@ static bool arguments(struct job *j, int argc, char **argv)
 
 static int report(const struct job *j, int e)
 {
-    char why[256] = "";
+    char round[32];
     if (!e) return j->rank == 0 && printf("all-to-all of %d ranks, %d rounds: right\n", j->size, j->round) < 0;
-    gc_last_error(j->world, NULL, why, sizeof why);
-    fprintf(stderr, "alltoall: rank %d: round %d: %s: %s\n", j->rank, j->round, gc_strerror(e), why);
-    return e;
+    snprintf(round, sizeof round, "round %d", j->round);
+    return tool_failed("alltoall", j->world, round, e);
 }
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
-    gc_options options = GRIDCOMM_OPTIONS_INIT;
     struct job j = { .rounds = 3, .bytes = 300000, .slow = -1, .pause = 20, .seed = 1 };
     if (!arguments(&j, argc, argv)) {
         fprintf(stderr, "usage: alltoall [rounds=N | seconds=S] [bytes=B] [exact=1] [slow=RANK] [pause=MS] [seed=N]\n");
         return 2;
     }
-    options.error_text = why;
-    options.error_text_size = sizeof why;
-    int e = gc_init(&j.world, &options);
-    if (e) {
-        fprintf(stderr, "alltoall: %s: %s\n", gc_strerror(e), why);
-        return 1;
-    }
+    if (!(j.world = tool_init("alltoall"))) return 1;
     j.rank = gc_rank(j.world);
     j.size = gc_size(j.world);
-    if ((e = prepare(&j)) == 0) e = rounds(&j);
+    int e = prepare(&j);
+    if (!e) e = rounds(&j);
     report(&j, e);
     const int f = gc_finalize(j.world);
     if (f && !e) fprintf(stderr, "alltoall: rank %d: finalize: %s\n", j.rank, gc_strerror(f));

@@ -8,7 +8,7 @@
  * (of reduce_scatter what a rank gets of it); root is rank 0. What can be summed as 64-bit integers is, else as bytes.
  */
 #define _GNU_SOURCE
-#include "gridcomm.h"
+#include "tools/tool.h"
 #include "board.h"
 
 enum { ALARM_SECONDS = 580, BYTES_MAX = 1 << 28 };
@@ -125,8 +125,6 @@ static int run(struct bench *b, const struct operation *o, const char *path, int
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
-    gc_options options = GRIDCOMM_OPTIONS_INIT;
     struct bench b = { .bytes = argc > 3 ? (size_t)strtoull(argv[3], NULL, 10) : 0 };
     const struct operation *o = operations, *end = operations + sizeof operations / sizeof *operations;
     while (argc > 2 && o < end && strcmp(o->name, argv[2]) != 0) o++;
@@ -135,18 +133,11 @@ int main(int argc, char **argv)
         return 2;
     }
     alarm(ALARM_SECONDS);       /* nothing here may wait for ever */
-    options.error_text = why;
-    options.error_text_size = sizeof why;
-    int e = gc_init(&b.world, &options);
-    if (e) {
-        fprintf(stderr, "bench_coll: %s: %s\n", gc_strerror(e), why);
-        return 1;
-    }
+    if (!(b.world = tool_init("bench_coll"))) return 1;
     b.size = gc_size(b.world);
-    e = run(&b, o, argv[1], argc > 4 ? atoi(argv[4]) : 0);
+    const int e = run(&b, o, argv[1], argc > 4 ? atoi(argv[4]) : 0);
     if (e) {
-        const int error = gc_last_error(b.world, NULL, why, sizeof why);
-        fprintf(stderr, "bench_coll: rank %d: %s: %s\n", b.rank, gc_strerror(error), why);
+        tool_failed("bench_coll", b.world, o->name, gc_last_error(b.world, NULL, NULL, 0));
         gc_abort(b.world, e);
     }
     const int f = gc_finalize(b.world);

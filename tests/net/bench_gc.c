@@ -15,7 +15,7 @@
  * are the idle peers.
  */
 #define _GNU_SOURCE
-#include "gridcomm.h"
+#include "tools/tool.h"
 #include "measure.h"
 
 #include <stdbool.h>
@@ -244,8 +244,6 @@ static int run(struct bench *b, const char *what, const char *number)
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
-    gc_options options = GRIDCOMM_OPTIONS_INIT;
     struct bench b = { 0 };
     if (argc == 2 && strcmp(argv[1], "now") == 0) return printf("%lld\n", (long long)measure_now()) < 0;
     if (argc != 3) {
@@ -253,17 +251,10 @@ int main(int argc, char **argv)
         return 2;
     }
     alarm(ALARM_SECONDS);       /* nothing here may wait for ever */
-    options.error_text = why;
-    options.error_text_size = sizeof why;
-    int e = gc_init(&b.world, &options);
+    if (!(b.world = tool_init("bench_gc"))) return 1;
+    const int e = run(&b, argv[1], argv[2]);
     if (e) {
-        fprintf(stderr, "bench_gc: %s: %s\n", gc_strerror(e), why);
-        return 1;
-    }
-    e = run(&b, argv[1], argv[2]);
-    if (e) {
-        gc_last_error(b.world, NULL, why, sizeof why);
-        fprintf(stderr, "bench_gc: rank %d: %s: %s\n", b.rank, gc_strerror(e), why);
+        tool_failed("bench_gc", b.world, argv[1], e);
         gc_abort(b.world, e);
     }
     const int f = gc_finalize(b.world);

@@ -12,7 +12,7 @@
  *     before BYTE/S US during BYTE/S US seconds S
  */
 #define _GNU_SOURCE
-#include "gridcomm.h"
+#include "tools/tool.h"
 #include "measure.h"
 
 #include <stdio.h>
@@ -157,8 +157,6 @@ static int run(struct job *j)
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
-    gc_options options = GRIDCOMM_OPTIONS_INIT;
     struct job j = { .bytes = argc == 3 ? (size_t)strtoull(argv[1], NULL, 10) : 0,
                      .span = argc == 3 ? strtoll(argv[2], NULL, 10) * 1000000000 : 0 };
     if (j.bytes < 1 || j.span < 1 || !(j.block = calloc(1, BLOCK))) {
@@ -166,19 +164,10 @@ int main(int argc, char **argv)
         return 2;
     }
     alarm(ALARM_SECONDS);
-    options.error_text = why;
-    options.error_text_size = sizeof why;
-    int e = gc_init(&j.world, &options);
-    if (e) {
-        fprintf(stderr, "bystander: %s: %s\n", gc_strerror(e), why);
-        return 1;
-    }
+    if (!(j.world = tool_init("bystander"))) return 1;
     j.rank = gc_rank(j.world);
-    e = gc_size(j.world) < 5 ? GC_ERR_ARG : run(&j);
-    if (e) {
-        gc_last_error(j.world, NULL, why, sizeof why);
-        fprintf(stderr, "bystander: rank %d: %s: %s\n", j.rank, gc_strerror(e), why);
-    }
+    const int e = gc_size(j.world) < 5 ? GC_ERR_ARG : run(&j);
+    if (e) tool_failed("bystander", j.world, "the run", e);
     const int f = gc_finalize(j.world);
     return e || f;
 }

@@ -15,14 +15,12 @@
  */
 #define _GNU_SOURCE
 #include "board.h"
+#include "tcp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 
 enum { ALARM_SECONDS = 300, BACKLOG = BOARD_RANKS, LOOK_US = 1000, FLOW_BYTES = 64 << 20 };
 
@@ -155,18 +153,12 @@ static int announce(const struct bare *b, const char *cluster)
     return fd;
 }
 
-static int without_delay(int fd)
-{
-    const int one = 1;
-    return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
 static int connect_to(struct bare *b, int peer)
 {
     const struct board_rank *p = &b->board->rank[peer];
     const struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = atomic_load(&p->port), .sin_addr = { p->address } };
     const int fd = b->fd[peer] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (const struct sockaddr *)&at, sizeof at) < 0 || without_delay(fd) < 0
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&at, sizeof at) < 0 || tcp_without_delay(fd) < 0
         || send(fd, &b->rank, sizeof b->rank, MSG_NOSIGNAL) != sizeof b->rank) return fail("connect");
     return 0;
 }
@@ -175,7 +167,7 @@ static int accept_from(struct bare *b, int listener)
 {
     int peer;
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (fd < 0 || without_delay(fd) < 0 || recv(fd, &peer, sizeof peer, MSG_WAITALL) != sizeof peer || peer < 0
+    if (fd < 0 || tcp_without_delay(fd) < 0 || recv(fd, &peer, sizeof peer, MSG_WAITALL) != sizeof peer || peer < 0
         || peer >= b->size) return fail("accept");
     b->fd[peer] = fd;
     return 0;

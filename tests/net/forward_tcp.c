@@ -9,20 +9,15 @@
  * as long as something waits there nothing more is read.
  */
 #define _GNU_SOURCE
-#include "measure.h"
+#include "tcp.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum { BUFFER = 65536, CONNECT_TRIES = 500, CONNECT_PAUSE_MS = 10, ALARM_SECONDS = 120, ENDS = 2 };
+enum { BUFFER = 65536, ALARM_SECONDS = 120, ENDS = 2 };
 
 struct end { int fd; size_t at, bytes; bool over; char waiting[BUFFER]; };      /* waiting: what came here, for the other */
 
@@ -32,39 +27,13 @@ static int fail(const char *what)
     return -1;
 }
 
-static int without_delay(int fd)
-{
-    const int one = 1;
-    return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
 static int take_one(const char *port)
 {
-    const int one = 1, listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);     /* takes IPv4 too */
-    struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)atoi(port)) };
-    if (listener < 0) return fail("socket");
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&at, sizeof at) < 0 || listen(listener, 1) < 0) return fail("listen");
+    const int listener = tcp_listen(port, 1);
+    if (listener < 0) return fail("listen");
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     close(listener);
-    return fd < 0 || without_delay(fd) < 0 ? fail("accept") : fd;
-}
-
-static int connect_to(const char *address, const char *port)
-{
-    const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST };
-    struct addrinfo *to = NULL;
-    if (getaddrinfo(address, port, &hints, &to) != 0) return fail(address);
-    int fd = -1;
-    for (int i = 0; i < CONNECT_TRIES && fd < 0; i++) {     /* the next one may still be starting */
-        fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0) break;
-        if (fd >= 0) close(fd);
-        fd = -1;
-        measure_sleep_until(measure_now() + (int64_t)CONNECT_PAUSE_MS * 1000000);
-    }
-    freeaddrinfo(to);
-    return fd >= 0 && without_delay(fd) == 0 ? fd : fail(address);
+    return fd < 0 || tcp_without_delay(fd) < 0 ? fail("accept") : fd;
 }
 
 /* From one end to the other until one of them would block. */
@@ -135,6 +104,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: forward_tcp PORT ADDRESS NEXT_PORT\n");
         return 2;
     }
-    if ((end[0].fd = take_one(argv[1])) < 0 || (end[1].fd = connect_to(argv[2], argv[3])) < 0) return 1;
+    if ((end[0].fd = take_one(argv[1])) < 0) return 1;
+    if ((end[1].fd = tcp_connect(argv[2], argv[3])) < 0) return -fail(argv[2]);
     return forward(end) < 0;
 }

@@ -11,19 +11,14 @@
  * own, as a library would deliver it.
  */
 #define _GNU_SOURCE
-#include "measure.h"
+#include "tcp.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum { IDLE_MAX = 1000, CONNECT_TRIES = 500, CONNECT_PAUSE_MS = 10, ALARM_SECONDS = 120, MESSAGE_MAX = 1 << 28 };
+enum { IDLE_MAX = 1000, ALARM_SECONDS = 120, MESSAGE_MAX = 1 << 28 };
 
 struct task { uint32_t bytes, answer, idle, spin; };    /* what the client asks for; both ends are one machine */
 struct peer { int fd; struct task task; char *buffer; };
@@ -55,23 +50,7 @@ static int recv_all(const struct peer *p, size_t bytes)     /* 1: the other end 
     return 0;
 }
 
-static int without_delay(int fd)
-{
-    const int one = 1;
-    return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
 /* ---- the server ---- */
-
-static int listen_at(const char *port)
-{
-    const int one = 1, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);      /* takes IPv4 too */
-    struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)atoi(port)) };
-    if (fd < 0) return fail("socket");
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, (struct sockaddr *)&at, sizeof at) < 0 || listen(fd, IDLE_MAX) < 0) return fail("listen");
-    return fd;
-}
 
 static int answer(struct peer *p, int listener)
 {
@@ -87,9 +66,9 @@ static int answer(struct peer *p, int listener)
 static int serve(const char *port)
 {
     struct peer p = { .fd = -1 };
-    const int listener = listen_at(port);
-    if (listener < 0) return -1;
-    if ((p.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0 || without_delay(p.fd) < 0) return fail("accept");
+    const int listener = tcp_listen(port, IDLE_MAX);
+    if (listener < 0) return fail("listen");
+    if ((p.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0 || tcp_without_delay(p.fd) < 0) return fail("accept");
     struct task task;
     p.buffer = (char *)&task;
     if (recv_all(&p, sizeof task) != 0 || task.idle > IDLE_MAX || task.bytes > MESSAGE_MAX || task.answer > task.bytes) return -1;
@@ -99,23 +78,6 @@ static int serve(const char *port)
 }
 
 /* ---- the client ---- */
-
-static int connect_to(const char *address, const char *port)
-{
-    const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST };
-    struct addrinfo *to = NULL;
-    if (getaddrinfo(address, port, &hints, &to) != 0) return fail(address);
-    int fd = -1;
-    for (int i = 0; i < CONNECT_TRIES && fd < 0; i++) {     /* the server may still be starting */
-        fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0) break;
-        if (fd >= 0) close(fd);
-        fd = -1;
-        measure_sleep_until(measure_now() + (int64_t)CONNECT_PAUSE_MS * 1000000);
-    }
-    freeaddrinfo(to);
-    return fd >= 0 && without_delay(fd) == 0 ? fd : fail(address);
-}
 
 static int exchange(void *user)
 {
@@ -129,12 +91,12 @@ static int client(bool stream, char **arg)
                                 .spin = strcmp(arg[2], "poll") == 0 } };
     p.task.answer = stream ? 1 : p.task.bytes;
     if (p.task.bytes < 1 || p.task.bytes > MESSAGE_MAX || p.task.idle > IDLE_MAX) return fail("arguments");
-    if ((p.fd = connect_to(arg[0], arg[1])) < 0) return -1;
+    if ((p.fd = tcp_connect(arg[0], arg[1])) < 0) return fail(arg[0]);
     struct task task = p.task;
     p.buffer = (char *)&task;
     if (send_all(&p, sizeof task) < 0) return -1;
     for (uint32_t i = 0; i < p.task.idle; i++)
-        if (connect_to(arg[0], arg[1]) < 0) return -1;
+        if (tcp_connect(arg[0], arg[1]) < 0) return fail(arg[0]);
     if ((p.buffer = calloc(1, p.task.bytes)) == NULL) return fail("malloc");
     const double seconds = measure_repeat(exchange, &p);
     if (seconds <= 0) return -1;

@@ -9,7 +9,7 @@
  * two numbers: byte/s of the median one, and the seconds that the longest one took. Ranks between the two just wait.
  */
 #define _GNU_SOURCE
-#include "gridcomm.h"
+#include "tools/tool.h"
 #include "measure.h"
 
 #include <stdio.h>
@@ -76,8 +76,6 @@ static int run(const struct ends *s, size_t bytes, int times)
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
-    gc_options options = GRIDCOMM_OPTIONS_INIT;
     struct ends s = { 0 };
     const size_t bytes = argc == 3 ? (size_t)strtoull(argv[1], NULL, 10) / sizeof *s.words * sizeof *s.words : 0;
     const int times = argc == 3 ? atoi(argv[2]) : 0;
@@ -86,20 +84,13 @@ int main(int argc, char **argv)
         return 2;
     }
     alarm(ALARM_SECONDS);       /* nothing here may wait for ever */
-    options.error_text = why;
-    options.error_text_size = sizeof why;
-    int e = gc_init(&s.world, &options);
-    if (e) {
-        fprintf(stderr, "striping: %s: %s\n", gc_strerror(e), why);
-        return 1;
-    }
+    if (!(s.world = tool_init("striping"))) return 1;
     s.rank = gc_rank(s.world);
     s.last = gc_size(s.world) - 1;
     s.words = malloc(bytes);
-    e = !s.words ? GC_ERR_NOMEM : s.last < 1 ? GC_ERR_ARG : run(&s, bytes, times);
+    const int e = !s.words ? GC_ERR_NOMEM : s.last < 1 ? GC_ERR_ARG : run(&s, bytes, times);
     if (e) {
-        gc_last_error(s.world, NULL, why, sizeof why);
-        fprintf(stderr, "striping: rank %d: %s: %s\n", s.rank, gc_strerror(e), why);
+        tool_failed("striping", s.world, "messages", e);
         gc_abort(s.world, e);
     }
     const int f = gc_finalize(s.world);

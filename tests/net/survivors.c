@@ -14,7 +14,7 @@
  * talks. Ranks leave in order, so that those who stand between others go last if they have the highest numbers.
  */
 #define _GNU_SOURCE
-#include "gridcomm.h"
+#include "tools/tool.h"
 #include "measure.h"
 
 #include <stdbool.h>
@@ -167,24 +167,17 @@ static int prepare(struct job *j)
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
-    gc_options options = GRIDCOMM_OPTIONS_INIT;
     struct job j = { 0 };
     if (argc != 2 || atoi(argv[1]) < 1) {
         fprintf(stderr, "usage: survivors SECONDS\n");
         return 2;
     }
     alarm(ALARM_SECONDS);
-    options.error_text = why;
-    options.error_text_size = sizeof why;
-    int e = gc_init(&j.world, &options);
-    if (e) {
-        fprintf(stderr, "survivors: %s: %s\n", gc_strerror(e), why);
-        return 1;
-    }
+    if (!(j.world = tool_init("survivors"))) return 1;
     j.rank = gc_rank(j.world);
     j.size = gc_size(j.world);
-    if ((e = prepare(&j)) == 0 && (e = gc_barrier(j.world)) == 0) {
+    int e = prepare(&j);
+    if (e == 0 && (e = gc_barrier(j.world)) == 0) {
         prctl(PR_SET_NAME, "survivors-run");
         j.end = measure_now() + atoi(argv[1]) * INT64_C(1000000000);
         e = talk(&j);

@@ -21,6 +21,7 @@ END
 cat >"$work/shared" <<END
 site a: switch lan 10.1.0.0/24
 site a: uplink rate 1MB/s queue 64KiB
+site a: downlink rate 500kB/s queue 64KiB
 site b: switch lan 10.2.0.0/24
 site c: switch lan 10.3.0.0/24
 site c: switch side 10.4.0.0/24 alone
@@ -185,8 +186,18 @@ uplink() { # two flows share what is one transmitter
     read -r m _ longer <<<"$(tail -n 1 "$work/c")"
     near 'both together, byte/s' "$(awk "BEGIN { print ($n + $m - 2) * 1500 / ($seconds + $longer) * 2 }")" 1000000 30000
 }
+downlink() { # two flows share it, and what it cannot take is dropped and counted
+    local n bytes seconds
+    $bed reset "$U"
+    (until_true grep -q ready "$work/count" && run "$U" c1 python3 $burst send 10.1.0.1 7000 600 1472 500000) >"$work/c" &
+    read -r n bytes seconds <<<"$(burst "$U" b1 a1 10.1.0.1 600 1472 500000)"
+    wait
+    near 'byte/s' "$(awk "BEGIN { print ($n - 1) * 1500 / $seconds }")" 500000 15000 &&
+        near drops $(($(wan_count "$U" b a drops) + $(wan_count "$U" c a drops))) $((1200 - n)) 0
+}
 check 'a bed of three sites' up "$work/shared" "$U"
 check 'an uplink is shared, within 3 %' thrice uplink
+check 'a downlink is shared, within 3 %' thrice downlink
 alone() { near us "$(half_round_trip "$U" c1 c2 10.4.0.2)" 0 1000 && ! run "$U" c2 "$tools/peer_tcp" pingpong 10.2.0.1 7001 sleep 1 0; }
 check 'a switch without router connects its hosts, and no others' alone
 check 'it is removed' $bed down "$U"

@@ -8,10 +8,11 @@
  *     host - switch - router -> [tun] this process [tun] -> router - switch - host
  *
  * A link (an ordered pair of sites) is a queue of so many bytes with tail drop, a transmitter of so many byte/s, and a
- * latency. The transmitter belongs to the link, or is the uplink that all links of a site share. Both are kept as one
- * number, the instant at which the transmitter will be idle: what waits is (idle - now) x rate, so nothing happens when
- * a transmission ends and each packet costs one wake-up at most. Bytes are those of IP packets: a full TCP segment
- * counts 1,500. Due times never decrease along a link, so a list per link is a queue.
+ * latency. Before it comes the uplink, which all links of a site share, and after it the downlink, if the sites have them; what
+ * has arrived waits for the downlink as one more link. A transmitter is kept as one number, the instant at which it will be
+ * idle: what waits is (idle - now) x rate, so nothing happens when a transmission ends and each packet costs one wake-up at
+ * most, two with a downlink. Bytes are those of IP packets: a full TCP segment counts 1,500. Due times never decrease along a
+ * link, so a list per link is a queue.
  *
  * Lateness is measured, not assumed: for each packet the time from when it was due to when it was written, plus the
  * time from the wake-up that found it to the read. A 99th percentile above LATE_LIMIT makes a measurement void, and the
@@ -23,7 +24,8 @@
  * The configuration, ended by a line "go", answered by "ready" on standard output:
  *     site NAME NETNS PREFIX...                   NETNS: file of the router's network namespace; its index counts from 0
  *     uplink SITE RATE QUEUE                      byte/s and bytes; RATE 0: unlimited; QUEUE 0: unbounded
- *     link FROM TO LATENCY RATE QUEUE             LATENCY in ns; RATE -1: the uplink of FROM
+ *     downlink SITE RATE QUEUE
+ *     link FROM TO LATENCY RATE QUEUE             LATENCY in ns
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -60,19 +62,20 @@ struct packet { struct packet *next; int64_t due, slack; size_t bytes; uint8_t d
 struct transmitter { double rate; int64_t queue; int64_t idle; };
 struct link {
     bool exists;
+    int to;                             /* which site */
     int64_t latency;
-    struct transmitter own, *transmitter;
+    struct transmitter transmitter;
     struct packet *head, *tail;
     uint64_t packets, bytes, drops;     /* delivered, delivered, dropped at the queue's end */
 };
-struct site { char name[NAME_BYTES]; int tun; struct transmitter uplink; };
+struct site { char name[NAME_BYTES]; int tun; struct transmitter uplink; struct link downlink; };   /* exists: it has one */
 struct prefix { int family, bits, site; uint8_t address[16]; };
 struct wan {
     int sites, prefixes;
     struct site site[SITES_MAX];
     struct prefix prefix[PREFIXES_MAX];
     struct link link[SITES_MAX][SITES_MAX];
-    struct link *active[SITES_MAX * SITES_MAX];     /* those with packets under way */
+    struct link *active[(SITES_MAX + 1) * SITES_MAX];   /* those with packets under way */
     int actives;
     int64_t margin;                                 /* ns that waking up takes: learned */
     struct packet *pool;                            /* free packets */
@@ -149,6 +152,25 @@ static int64_t transmit(struct transmitter *t, int64_t now, size_t bytes)
     return t->idle;
 }
 
+static void drop(struct wan *w, struct link *l, struct packet *p)
+{
+    l->drops++;
+    packet_free(w, p);
+}
+
+/* A packet comes to a link's queue at that instant; false: it is full. */
+static bool enqueue(struct wan *w, struct link *l, struct packet *p, int64_t at)
+{
+    const int64_t sent = transmit(&l->transmitter, at, p->bytes);
+    if (sent < 0) return false;
+    p->due = sent + l->latency;
+    p->next = NULL;
+    if (l->head) l->tail->next = p;
+    else { l->head = p; w->active[w->actives++] = l; }
+    l->tail = p;
+    return true;
+}
+
 static void admit(struct wan *w, int from, struct packet *p, int64_t now)
 {
     const int to = destination(w, p->data, p->bytes);
@@ -158,17 +180,8 @@ static void admit(struct wan *w, int from, struct packet *p, int64_t now)
         packet_free(w, p);
         return;
     }
-    const int64_t sent = transmit(l->transmitter, now, p->bytes);
-    if (sent < 0) {
-        l->drops++;
-        packet_free(w, p);
-        return;
-    }
-    p->due = sent + l->latency;
-    p->next = NULL;
-    if (l->head) l->tail->next = p;
-    else { l->head = p; w->active[w->actives++] = l; }
-    l->tail = p;
+    const int64_t up = transmit(&w->site[from].uplink, now, p->bytes);
+    if (up < 0 || !enqueue(w, l, p, up)) drop(w, l, p);
 }
 
 /* Takes what site `from` has sent, a batch at most; woken: when the packets were seen. */
@@ -191,18 +204,29 @@ static void collect(struct wan *w, int from, int64_t woken)
     }
 }
 
-static void deliver(struct wan *w, struct link *l, int tun, int64_t now)
+static void deliver(struct wan *w, struct packet *p, int tun, int64_t now)
 {
-    struct packet *p = l->head;
     const int64_t late = now - p->due + p->slack, us = late / 1000;
     w->late[us < LATE_BUCKETS ? us : LATE_BUCKETS]++;
     w->samples++;
     if (late > w->late_max) w->late_max = late;
     if (write(tun, p->data, p->bytes) != (ssize_t)p->bytes) w->refused++;
+    packet_free(w, p);
+}
+
+/* The first packet of a link is through: to its site, or to the downlink there. */
+static void pass(struct wan *w, struct link *l, int64_t now)
+{
+    struct site *site = &w->site[l->to];
+    struct packet *p = l->head;
+    l->head = p->next;
+    if (l != &site->downlink && site->downlink.exists && !enqueue(w, &site->downlink, p, p->due)) {
+        drop(w, l, p);
+        return;
+    }
     l->packets++;
     l->bytes += p->bytes;
-    l->head = p->next;
-    packet_free(w, p);
+    if (l == &site->downlink || !site->downlink.exists) deliver(w, p, site->tun, now);
 }
 
 /* Delivers all that is due; when the next will be, or -1. */
@@ -211,9 +235,8 @@ static int64_t release(struct wan *w)
     int64_t next = -1, now = now_ns();
     for (int i = 0; i < w->actives;) {
         struct link *l = w->active[i];
-        const int to = (int)((l - &w->link[0][0]) % SITES_MAX);
         for (int n = 0; n < BATCH && l->head && l->head->due <= now; n++) {
-            deliver(w, l, w->site[to].tun, now);
+            pass(w, l, now);
             now = now_ns();
         }
         if (!l->head) { w->active[i] = w->active[--w->actives]; continue; }
@@ -337,18 +360,21 @@ static int add_link(struct wan *w, const char *rest)
     struct link *l = &w->link[from][to];
     l->exists = true;
     l->latency = latency;
-    l->own = (struct transmitter){ .rate = rate, .queue = queue };
-    l->transmitter = rate < 0 ? &w->site[from].uplink : &l->own;
+    l->to = to;
+    l->transmitter = (struct transmitter){ .rate = rate, .queue = queue };
     return 0;
 }
 
-static int add_uplink(struct wan *w, const char *rest)
+static int add_access(struct wan *w, const char *rest, bool down)
 {
     int site;
     double rate;
     long long queue;
-    if (sscanf(rest, "%d %lf %lld", &site, &rate, &queue) != 3 || site < 0 || site >= w->sites) return complain("uplink", rest);
-    w->site[site].uplink = (struct transmitter){ .rate = rate, .queue = queue };
+    if (sscanf(rest, "%d %lf %lld", &site, &rate, &queue) != 3 || site < 0 || site >= w->sites)
+        return complain(down ? "downlink" : "uplink", rest);
+    const struct transmitter t = { .rate = rate, .queue = queue };
+    if (down) w->site[site].downlink = (struct link){ .exists = true, .to = site, .transmitter = t };
+    else w->site[site].uplink = t;
     return 0;
 }
 
@@ -371,7 +397,8 @@ static int configure(struct wan *w)
     while (!bad && (bad = read_line(line)) == 0 && strcmp(line, "go") != 0) {
         errno = 0;
         if (strncmp(line, "site ", 5) == 0) bad = add_site(w, line + 5, home);
-        else if (strncmp(line, "uplink ", 7) == 0) bad = add_uplink(w, line + 7);
+        else if (strncmp(line, "uplink ", 7) == 0) bad = add_access(w, line + 7, false);
+        else if (strncmp(line, "downlink ", 9) == 0) bad = add_access(w, line + 9, true);
         else if (strncmp(line, "link ", 5) == 0) bad = add_link(w, line + 5);
         else bad = complain("what is this?", line);
     }

@@ -4,15 +4,9 @@
 # machine. GCT_LONG=1: the computing rank computes for a minute. GCT_SEED: what strangers say. time limit: 480 s
 # SPDX-License-Identifier: MIT
 set -u
-build=$(cd "${BUILD:-build}" && pwd)
-gcrun=$build/gcrun bin=$build/tests/run
-dir=$(mktemp -d)
-own=''                          # what was started and may still run
-at_exit() { for p in $own; do kill -9 "$p"; done 2>/dev/null; rm -rf "$dir"; }
-trap at_exit EXIT
-cd "$dir" || exit 1
-for name in $(compgen -e | grep -E '^(GRIDCOMM_|RANK$|WORLD_SIZE$|MASTER_|PMI_|SLURM_)' | grep -vE '_(CREDITS|QUEUE_PACKETS)$'); do unset "$name"; done
-passed=0 failed=0 skipped=0 case='' bad=''
+kept='_(CREDITS|QUEUE_PACKETS)$'   # with one of each it has to hold, too
+. "$(dirname "$0")/common.sh"
+gcrun=$build/gcrun bin=$build/tests/run shown='init.*' stale='port flood stop go stopped told init.*'
 seed=${GCT_SEED:-$(date +%s)}
 death_ms=2000                   # from a death to the last GC_ERR_PEER
 abort_ms=1000
@@ -21,47 +15,12 @@ start_s=2                       # GRIDCOMM_START_TIMEOUT; gc_init may take one s
 rss_kib=1024; [ -z "${SAN:-}" ] || rss_kib=100000000
 spare_ms=300; [ -z "${SAN:-}" ] || spare_ms=2000
 
-# Every rank that should be gone carries this number on its command line.
-mark=4$$
-printf '%s' "$mark" >mark
-
-begin() { case=$1 bad=''; rm -f out err port flood stop go stopped told init.*; }
-wrong() { bad="$bad${bad:+; }$*"; }
-end() {
-    if [ -z "$bad" ]; then
-        passed=$((passed + 1)); echo "ok   $case"
-    else
-        failed=$((failed + 1)); echo "FAIL $case: $bad"
-        for f in out err init.*; do sed "s/^/       $f: /" "$f" 2>/dev/null | tail -n 15; done
-    fi
-}
-skip() { skipped=$((skipped + 1)); echo "skip $1: $2"; }
-left() { grep -lsa -f mark /proc/[0-9]*/cmdline | wc -l; }
-alive() { [ -d "/proc/$1" ] && ! grep -q '^[0-9]* (.*) Z' "/proc/$1/stat" 2>/dev/null; }
-until_true() { # SECONDS CONDITION...: polls
-    local tries=$(($1 * 50)); shift
-    while ! eval "$@"; do
-        tries=$((tries - 1)); [ $tries -gt 0 ] || return 1
-        sleep 0.02
-    done
-}
-want_nothing_left() { until_true 3 '[ "$(left)" -eq 0 ]' || wrong "$(left) processes left"; }
 want_failed() { [ "$status" -eq 137 ] || [ "$status" -eq 3 ] || wrong "status $status"; }   # whoever ended first
-want_status() { [ "$status" -eq "$1" ] || wrong "status $status, not $1"; }
-want_err() { grep -q -e "$1" err || wrong "no '$1' in the errors"; }
-now_ms() { echo $(($(date +%s%N) / 1000000)); }
 
 job() { # RANKS ROLE [NUMBER]: a job in the background
     "$gcrun" -n "$1" --on-failure=wait "$bin/failing" "$2" "$dir" "${3:--1}" "$mark" >out 2>err </dev/null &
     pid=$! own="$own $!"
 }
-wait_for() { # SECONDS PID: its status
-    until_true "$1" "! alive $2" || { wrong "still there after $1 s"; kill -9 "$2"; }
-    { wait "$2"; status=$?; } 2>/dev/null
-    own=${own/ $2/}
-}
-finish() { wait_for "$1" "$pid"; }
-lines() { until_true 20 "[ -e out ] && [ \"\$(grep -c '$2' out)\" -ge $1 ]" || wrong "fewer than $1 lines of '$2'"; }
 pid_of() { sed -n "s/^\[$1\] pid //p" out; }
 
 # met COUNT CODE RANK SINCE WITHIN: so many ranks met this code and this rank at fault, in time.
@@ -74,9 +33,7 @@ met() {
     ! grep -q 'wrong:' out || wrong "$(grep -m 1 'wrong:' out)"
 }
 
-for program in failing stranger; do
-    [ -x "$bin/$program" ] || { echo "FAIL $bin/$program is not there: make test builds it"; echo '0 passed, 1 failed, 0 skipped'; exit 1; }
-done
+need "$bin/failing" "$bin/stranger"
 
 # ---- death
 
@@ -371,5 +328,4 @@ else
     skip 'no key: GRIDCOMM_INSECURE=1 does without' 'this host has no address but loopback'
 fi
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+close

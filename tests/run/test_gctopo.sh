@@ -1,28 +1,10 @@
-#!/bin/sh
+#!/bin/bash
 # test_gctopo.sh: what gctopo shows of jobs on this machine, as text and as pictures. Where Graphviz is installed it draws them.
 # SPDX-License-Identifier: MIT
 set -u
-build=$(cd "${BUILD:-build}" && pwd)
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-unset GRIDCOMM_KEY GRIDCOMM_KEY_FILE GRIDCOMM_RANK GRIDCOMM_SIZE GRIDCOMM_ROOT GRIDCOMM_CLUSTER GRIDCOMM_DIRECT GRIDCOMM_LINK_DENSITY GRIDCOMM_ROUTING
-passed=0 failed=0 skipped=0
+. "$(dirname "$0")/common.sh"
 
-# check NAME COMMAND...
-check() {
-    name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1)); echo "ok   $name"
-    else
-        failed=$((failed + 1)); echo "FAIL $name"
-        head -n 20 out err 2>/dev/null | sed 's/^/       /'
-    fi
-}
 run() { timeout -k 5 60 "$build/gcrun" --no-prefix -n "$1" "$build/gctopo" $2 >out 2>err </dev/null; }
-has() { grep -q -e "$1" out; }
-counts() { [ "$(grep -c -e "$1" out)" -eq "$2" ]; }
 
 run 5 '--traffic'; status=$?
 check 'ends well' [ $status -eq 0 ]
@@ -79,6 +61,4 @@ check 'help' eval '[ $status -eq 0 ] && has "usage: gcrun"'
 check 'wrong usage' [ $status -eq 2 ]
 "$build/gctopo" --links --dot /nonexistent/picture >out 2>err; status=$?
 check 'a file that cannot be written' [ $status -eq 1 ]
-
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+close

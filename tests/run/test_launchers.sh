@@ -5,86 +5,48 @@
 #
 # The bed needs root and TUN; without them that part is skipped, which in CI (CI=true) is a failure.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-build=$(cd "${BUILD:-build}" && pwd)
-bed=$PWD/tests/net/bed
+. "$(dirname "$0")/common.sh"
+bed=$here/../net/bed B=tl-$$    # its program, and its name
 run=$build/tests/run examples=$build/examples
-dir=$(mktemp -d)
-own='' B=tl-$$                  # what was started and may still run; the bed
 # Backwards, as they need each other. A slurmd that waits for a step that cannot report any more is not waited for.
 at_exit() {
     local p latest_first=
     for p in $own; do latest_first="$p $latest_first"; done
     for p in $latest_first; do
         kill "$p" 2>/dev/null
-        until_true 3 "[ ! -d /proc/$p ] || grep -q '^State:.*Z' /proc/$p/status" || kill -9 "$p"
+        until_true 3 "! alive $p" || kill -9 "$p"
     done
     [ ! -d "/run/gridcomm-bed/$B" ] || $bed down "$B"
     rm -rf "$dir"
 }
-trap at_exit EXIT
 chmod 755 "$dir"
-for name in $(compgen -e | grep -E '^(GRIDCOMM_|RANK$|WORLD_SIZE$|MASTER_|PMI|SLURM|HYD)'); do unset "$name"; done
-passed=0 failed=0 skipped=0 case='' bad=''
+stale='go stop'
 
-# Every rank that should be gone carries this number on its command line.
-mark=5$$
-printf '%s' "$mark" >"$dir/mark"
-
-begin() { case=$1 bad=''; rm -f "$dir/go" "$dir/stop"; : >"$dir/out"; : >"$dir/err"; }
-wrong() { bad="$bad${bad:+; }$*"; }
-end() {
-    if [ -z "$bad" ]; then
-        passed=$((passed + 1)); echo "ok   $case"
-    else
-        failed=$((failed + 1)); echo "FAIL $case: $bad"
-        for f in out err; do sed "s/^/       $f: /" "$dir/$f" 2>/dev/null | tail -n 12; done
-    fi
-}
-skip() { skipped=$((skipped + 1)); echo "skip $1: $2"; }
-left() { grep -lsa -f "$dir/mark" /proc/[0-9]*/cmdline | wc -l; }
-until_true() { # SECONDS CONDITION...: polls
-    local tries=$(($1 * 50)); shift
-    while ! eval "$@"; do
-        tries=$((tries - 1)); [ $tries -gt 0 ] || return 1
-        sleep 0.02
-    done
-}
-now_ms() { echo $(($(date +%s%N) / 1000000)); }
 job() { # SECONDS COMMAND...: leaves status and ms
     local since limit=$1
     shift
     since=$(now_ms)
-    timeout -k 5 "$limit" "$@" >"$dir/out" 2>"$dir/err" </dev/null
+    timeout -k 5 "$limit" "$@" >out 2>err </dev/null
     status=$?
     ms=$(($(now_ms) - since))
 }
-want_status() { [ "$status" -eq "$1" ] || wrong "status $status, not $1"; }
 want_failed() { [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || wrong "status $status"; }
 want_within() { [ "$ms" -le "$1" ] || wrong "$ms ms, more than $1"; }
-want_out() { grep -q -e "$1" "$dir/out" || wrong "no '$1'"; }
-want_err() { grep -q -e "$1" "$dir/err" || wrong "no '$1' in the errors"; }
-want_nothing_left() { until_true 3 '[ "$(left)" -eq 0 ]' || wrong "$(left) processes left"; }
+want_out() { has "$1" || wrong "no '$1'"; }
 want_ranks() { # N: each has said who it is
-    [ "$(sort -u "$dir/out" | grep -c "^rank [0-9]* of $1 ")" -eq "$1" ] || wrong "not $1 ranks"
+    [ "$(sort -u out | grep -c "^rank [0-9]* of $1 ")" -eq "$1" ] || wrong "not $1 ranks"
     want_out "^all $1 ranks are here: hosts: ${2:-1},"
 }
 died_ms=3000                    # from a death to the end of the launcher
 [ -z "${SAN:-}" ] || died_ms=10000
 
-for program in "$run/failing" "$run/launched" "$examples/hello" "$examples/ring"; do
-    [ -x "$program" ] && continue
-    echo "FAIL $program is not there: make test builds it"
-    echo '0 passed, 1 failed, 0 skipped'
-    exit 1
-done
+need "$run/failing" "$run/launched" "$examples/hello" "$examples/ring"
 
 # ---- mpiexec.hydra ---------------------------------------------------------------------------------------------------
 
 if ! hydra=$(command -v mpiexec.hydra); then
-    echo 'FAIL mpiexec.hydra is not there: sh tests/need.sh test installs it'
-    echo '0 passed, 1 failed, 0 skipped'
-    exit 1
+    bad 'mpiexec.hydra is not there' 'sh tests/need.sh test installs it'
+    close
 fi
 
 for n in 1 2 8; do
@@ -116,23 +78,23 @@ end
 
 begin 'a rank that exits without gc_finalize ends the job, also one that computes'
 job 60 "$hydra" -n 13 "$run/failing" compute "$dir" 12 "$mark"
-since=$(sed -n 's/.*leaves at //p' "$dir/out"); late=$(($(now_ms) - ${since:-0}))
+since=$(sed -n 's/.*leaves at //p' out); late=$(($(now_ms) - ${since:-0}))
 [ "$late" -le $died_ms ] || wrong "$late ms after that"         # its status is hydra's affair: the rank's was 0
 want_nothing_left; end
 
 for how in '' -pmi-port; do
     begin "kill -9 of a rank ends the job${how:+ ($how)}"
-    "$hydra" $how -n 8 "$run/failing" loop "$dir" -1 "$mark" >"$dir/out" 2>"$dir/err" </dev/null &
+    "$hydra" $how -n 8 "$run/failing" loop "$dir" -1 "$mark" >out 2>err </dev/null &
     pid=$! own="$own $!"
-    until_true 20 "[ \"\$(grep -c ready '$dir/out')\" -ge 8 ]" || wrong 'no 8 ranks that are ready'
-    since=$(now_ms); kill -9 "$(sed -n 's/^pid //p' "$dir/out" | sed -n 3p)"
-    until_true 20 "[ ! -d /proc/$pid ] || grep -q '^State:.*Z' /proc/$pid/status" || { wrong 'it goes on'; kill "$pid"; }
+    lines 8 ready
+    since=$(now_ms); kill -9 "$(sed -n 's/^pid //p' out | sed -n 3p)"
+    until_true 20 "! alive $pid" || { wrong 'it goes on'; kill "$pid"; }
     ms=$(($(now_ms) - since)); wait "$pid"; status=$?; own=${own/ $pid/}
     want_failed; want_within $died_ms; want_nothing_left; end
 done
 
 begin 'gc_abort: the ranks hear of it, and the first that ends because of it ends the others'
-(until_true 20 "[ \"\$(grep -c ready '$dir/out')\" -ge 6 ]"; touch "$dir/go") &
+(lines 6 ready; touch go) &
 job 40 "$hydra" -n 6 "$run/failing" abort "$dir" -1 "$mark"; wait $!
 want_failed; want_out 'met GC_ERR_ABORTED'
 job 40 "$hydra" -n 3 "$run/launched" abort "$mark"; want_failed; want_within $((died_ms + 2000))
@@ -150,11 +112,6 @@ end
 
 # ---- two hosts with the same docker0, joined by one switch --------------------------------------------------------------
 
-close() {
-    echo "$passed passed, $failed failed, $skipped skipped"
-    [ $failed -eq 0 ] && { [ $skipped -eq 0 ] || [ "${CI:-}" != true ]; }
-    exit
-}
 if [ "$(id -u)" != 0 ] || [ ! -c /dev/net/tun ] || [ ! -x "$build/tests/net/enter" ]; then
     skip 'mpiexec.hydra on two hosts, and Slurm' 'needs root, TUN and tests/net'
     close
@@ -168,7 +125,7 @@ host a1 a2: hosts 10.1.0.2 a2
 END
 export BED_BUILD=$build
 on=("$build/tests/net/enter" "/run/gridcomm-bed/$B")
-begin 'two hosts'; $bed up "$dir/plan" --name "$B" --owner $$ >"$dir/out" 2>"$dir/err" || wrong 'no bed'; end
+begin 'two hosts'; $bed up "$dir/plan" --name "$B" --owner $$ >out 2>err || wrong 'no bed'; end
 [ -z "$bad" ] || close
 
 begin 'mpiexec.hydra on two hosts'
@@ -231,7 +188,7 @@ END
 srun() { job 30 "${on[@]}" a1 srun "$@"; }
 
 export SLURM_CONF=$dir/slurm.conf
-begin 'Slurm starts'; slurm_start >"$dir/out" 2>&1 || wrong 'it does not'; end
+begin 'Slurm starts'; slurm_start >out 2>&1 || wrong 'it does not'; end
 [ -z "$bad" ] || close
 
 for n in 1 2 8; do

@@ -427,12 +427,23 @@ gc_model *bounds_model(struct gci_env *env, const bounds_net *net)
     return m;
 }
 
-const char *bounds_algo(int coll, int k, bool clusters)
+/* ---- the library's operations ---------------------------------------------------------------------------------------- */
+
+enum bounds_op bounds_op_of(int coll)
+{
+    static const enum bounds_op even[GCI_COLLS] = {
+        BOUNDS_BARRIER, BOUNDS_BCAST, BOUNDS_SCATTER, BOUNDS_GATHER, BOUNDS_ALLGATHER, BOUNDS_ALLTOALL, BOUNDS_REDUCE,
+        BOUNDS_ALLREDUCE, BOUNDS_REDUCE_SCATTER_BLOCK, BOUNDS_SCAN, BOUNDS_EXSCAN };
+    return even[coll];
+}
+
+const char *bounds_force(char *list, size_t room, int coll, int k, bool clusters)
 {
     for (int i = 0; gci_algo_at(i); i++) {
         const gci_algo *a = gci_algo_at(i);
         bool can = strcmp(a->name, "given") != 0 && (clusters || strncmp(a->name, "wide", 4) != 0);
         if (can && a->colls >> coll & 1 && k-- == 0) {
+            snprintf(list + strlen(list), room - strlen(list), "%s:%s,", gci_coll_name((enum gci_coll)coll), a->name);
             return a->name;
         }
     }

@@ -52,9 +52,13 @@ bool    bounds_holds(const bounds_cell *);                          /* 1.02, and
 /* Runs the cells one after another in one job. Returns how many ranks failed. */
 int     bounds_measure(const bounds_net *, bounds_cell *, int cells, int time_limit);
 
-/* What is said above, as a model. The k-th algorithm of an operation that can do an even call; NULL: there are no more. */
+/* What is said above, as a model. */
 struct gci_env;
 struct gc_model *bounds_model(struct gci_env *, const bounds_net *);
-const char *bounds_algo(int coll, int k, bool clusters);
+
+/* Of an enum gci_coll: its operation; and its k-th algorithm that can do an even call, appended to a list for GRIDCOMM_ALGO.
+ * NULL: there are no more. */
+enum bounds_op bounds_op_of(int coll);
+const char *bounds_force(char *list, size_t room, int coll, int k, bool clusters);
 
 #endif

@@ -80,7 +80,7 @@ static sim_tuning sim_default_tuning(void)
 {
     sim_tuning t = {
         .preempt_in = 16, .short_in = 8, .again_in = 32, .interrupt_in = 16,
-        .stall = 2000, .jitter = 20000, .start_spread = GCI_NS_PER_MS, .shuffle = true,
+        .stall = 2000, .jitter = 20000, .start_spread = GCI_NS_PER_MS, .port_outlives = 2 * GCI_NS_PER_MS, .shuffle = true,
         .yield_cost = 200, .yield_max = 100000, .stack_bytes = 256 << 10, .fd_limit = 4096,
         .send_buffer = 256 << 10, .recv_buffer = 256 << 10, .autotune = true, .segment_time = 100000,
         .retransmit_time = 200 * (int64_t)GCI_NS_PER_MS, .give_up = 924 * GCI_SECOND, .connect_timeout = 127 * GCI_SECOND, .backlog = 511,
@@ -114,7 +114,7 @@ void sim_calm(sim *s)
 {
     sim_tuning *t = &s->tuning;
     t->preempt_in = t->short_in = t->again_in = t->interrupt_in = 0;
-    t->stall = t->jitter = t->start_spread = 0;
+    t->stall = t->jitter = t->start_spread = t->port_outlives = 0;
     t->shuffle = false;
 }
 
@@ -440,6 +440,8 @@ void sim_end_contexts(sim_proc *p)
 
 /* ---- processes ---- */
 
+static void sim_close_ports(void *p, void *unused) { (void)unused; sim_sys_close_all(p, false); }
+
 void sim_proc_exit(sim_proc *p, bool killed)
 {
     if (p->done || p->killed) {
@@ -449,7 +451,11 @@ void sim_proc_exit(sim_proc *p, bool killed)
     p->done = !killed;
     p->killed = killed;
     p->s->unfinished--;
-    sim_sys_close_all(p);
+    int64_t outlives = killed ? p->s->tuning.port_outlives : 0;
+    if (outlives > 0) {                 /* as Linux does: the descriptor that was opened first is closed last */
+        sim_at(p->s, p->s->now + 1 + (int64_t)(sim_random(p->s) % (uint64_t)outlives), sim_close_ports, p, NULL);
+    }
+    sim_sys_close_all(p, outlives > 0);
     sim_end_contexts(p);
 }
 

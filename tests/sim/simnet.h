@@ -55,6 +55,7 @@ typedef struct sim_tuning {
     int64_t stall;              /* a preempted context is away for up to this long */
     int64_t jitter;             /* most extra delay of a segment; a stream is never reordered */
     int64_t start_spread;       /* processes start within this time */
+    int64_t port_outlives;      /* what a killed process listens at is closed up to so long after its connections */
     bool    shuffle;            /* which of several runnable contexts is next, and the order of events in wait */
     /* the machine */
     int64_t call_cost;          /* of every system call: 0 */

@@ -324,7 +324,7 @@ int   sim_file_open(sim_proc *, sim_file *, enum sim_kind);     /* descriptor, o
 sim_file *sim_file_get(sim_proc *, int fd, enum sim_kind, const char *call);    /* NULL: misuse was reported */
 void  sim_touch(sim_file *);                        /* its readiness may have changed */
 void  sim_file_close(sim_file *);
-void  sim_sys_close_all(sim_proc *);
+void  sim_sys_close_all(sim_proc *, bool but_ports);
 void  sim_memory_free(sim_proc *);
 const char *sim_file_text(const sim_file *, char *text, size_t bytes);
 
@@ -344,6 +344,7 @@ void  sim_net_fill(gci_sys *);
 
 /* simnet_tcp.c */
 void  sim_tcp_fill(gci_sys *);
+bool  sim_tcp_listens(const sim_file *);
 unsigned sim_sock_events(const sim_sock *);
 void  sim_sock_close(sim_sock *);                   /* as the kernel does for the last close */
 void  sim_sock_reset(sim_sock *);                   /* this end gets ECONNRESET */

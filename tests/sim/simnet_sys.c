@@ -547,10 +547,10 @@ static void sim_sys_close(gci_sys *sys, int fd)
     sim_file_close(f);
 }
 
-void sim_sys_close_all(sim_proc *p)
+void sim_sys_close_all(sim_proc *p, bool but_ports)
 {
     for (int fd = 0; fd < p->files_room; fd++) {
-        if (p->files[fd]) {
+        if (p->files[fd] && !(but_ports && sim_tcp_listens(p->files[fd]))) {
             sim_file_close(p->files[fd]);
         }
     }

@@ -881,11 +881,13 @@ static int sim_sys_listen(gci_sys *sys, gci_addr *at)
     return sim_listen_at(sim_call(sys)->proc, at);
 }
 
+bool sim_tcp_listens(const sim_file *f) { return f->kind == SIM_SOCKET && ((const sim_sock *)f)->state == SIM_LISTENING; }
+
 static int sim_sys_adopt(gci_sys *sys, int inherited, gci_addr *at)
 {
     const sim_proc *p = sim_call(sys)->proc;
     const sim_file *f = inherited >= 0 && inherited < p->files_room ? p->files[inherited] : NULL;
-    if (!f || f->kind != SIM_SOCKET || ((const sim_sock *)f)->state != SIM_LISTENING) {
+    if (!f || !sim_tcp_listens(f)) {
         return f ? -EINVAL : -EBADF;
     }
     *at = ((const sim_sock *)f)->local;

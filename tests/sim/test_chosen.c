@@ -18,8 +18,6 @@
 
 enum { REAL_LIMIT_S = 300, CELLS = (GCI_COLLS - 1) * 4 };
 static const size_t sizes[] = { 1, 2048, 32768, 262144 };
-static const enum bounds_op ops[GCI_COLLS] = { BOUNDS_BARRIER, BOUNDS_BCAST, BOUNDS_SCATTER, BOUNDS_GATHER, BOUNDS_ALLGATHER,
-    BOUNDS_ALLTOALL, BOUNDS_REDUCE, BOUNDS_ALLREDUCE, BOUNDS_REDUCE_SCATTER_BLOCK, BOUNDS_SCAN, BOUNDS_EXSCAN };
 
 /* All operations and sizes, as they come; algo of GRIDCOMM_ALGO. Those of *has take part. */
 static void measure(bounds_net net, char *algo, const bool has[GCI_COLLS], bounds_cell cells[CELLS])
@@ -30,7 +28,7 @@ static void measure(bounds_net net, char *algo, const bool has[GCI_COLLS], bound
         int coll = 1 + i / 4;
         if (has[coll]) {
             of[n] = i;
-            some[n++] = (bounds_cell){ .op = ops[coll], .bytes = sizes[i % 4] };
+            some[n++] = (bounds_cell){ .op = bounds_op_of(coll), .bytes = sizes[i % 4] };
         }
     }
     net.algo = algo;
@@ -46,9 +44,7 @@ static bool measure_forced(const bounds_net *net, int k, bounds_cell cells[CELLS
     char algo[512] = "";
     bool has[GCI_COLLS] = { false }, any = false;
     for (int coll = 1; coll < GCI_COLLS; coll++) {
-        const char *name = bounds_algo(coll, k, net->clusters > 1);
-        if (name) {
-            snprintf(algo + strlen(algo), sizeof algo - strlen(algo), "%s:%s,", gci_coll_name((enum gci_coll)coll), name);
+        if (bounds_force(algo, sizeof algo, coll, k, net->clusters > 1)) {
             any = has[coll] = true;
         }
     }

@@ -381,6 +381,34 @@ static void test_no_memory(void **state)
     assert_true(failed > 5);
 }
 
+static int used(gc_comm *world, int rank, int size, void *arg)
+{
+    net *n = arg;
+    gc_model *model = rank == 0 ? truth(n) : NULL;
+    (void)size;
+    int err = gc_model_use(world, model);
+    bool in_use = gc_explain(world, "barrier", 0, 0, NULL, 0, NULL) != GC_ERR_UNSUPPORTED;
+    gct_require(in_use == (err == GC_OK), "code %d", err);
+    n->good += in_use;
+    gc_model_free(model);
+    return 0;
+}
+
+/* The same of a model that is to be used. */
+static void test_use_no_memory(void **state)
+{
+    (void)state;
+    int failed = 0;
+    for (int nth = 1; nth < 40; nth++) {
+        net n = { .kind = "hockney", .ranks = 4, .sites = 2, GRID, .fails_at = nth % 3, .fails_nth = nth };
+        run_main(&n, used);
+        assert_true(n.good == 0 || n.good == n.ranks);
+        failed += n.good == 0;
+    }
+    printf("%d times no use for want of memory\n", failed);
+    assert_true(failed > 5);
+}
+
 /* The program's own messages, and those of measurements before, are none of its business. */
 static int between_messages(gc_comm *world, int rank, int size, void *arg)
 {
@@ -455,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_no_time),
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_use_no_memory),
         cmocka_unit_test(test_between_messages),
         cmocka_unit_test(test_abort),
     };

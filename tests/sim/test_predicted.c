@@ -17,8 +17,6 @@
 
 enum { REAL_LIMIT_S = 250, CELLS_MAX = 1000, ALGOS = 16 };
 static const size_t sizes[] = { 1, 1024, 16384, 65536, 262144 };
-static const enum bounds_op ops[GCI_COLLS] = { BOUNDS_BARRIER, BOUNDS_BCAST, BOUNDS_SCATTER, BOUNDS_GATHER, BOUNDS_ALLGATHER,
-    BOUNDS_ALLTOALL, BOUNDS_REDUCE, BOUNDS_ALLREDUCE, BOUNDS_REDUCE_SCATTER_BLOCK, BOUNDS_SCAN, BOUNDS_EXSCAN };
 
 static int compare(const void *a, const void *b)
 {
@@ -46,15 +44,15 @@ static bool measure(bounds_net net, int k, errors *e, FILE *table)
     int n = 0, ranks = bounds_ranks(&net);
     memset(cells, 0, sizeof cells);
     for (int coll = 0; coll < GCI_COLLS; coll++) {
-        const char *name = bounds_algo(coll, k, net.clusters > 1);
+        const char *name = bounds_force(algo, sizeof algo, coll, k, net.clusters > 1);
         if (!name) {
             continue;
         }
-        snprintf(algo + strlen(algo), sizeof algo - strlen(algo), "%s:%s,", gci_coll_name((enum gci_coll)coll), name);
+        enum bounds_op op = bounds_op_of(coll);
         size_t most = getenv("GCT_ROUNDS") ? 1 : net.clusters > 2 ? 4 : GCI_COUNT(sizes);   /* these take long to simulate */
         for (size_t i = 0; i < (coll == GCI_BARRIER ? 1 : most); i++) {
-            cells[n++] = (bounds_cell){ .op = ops[coll], .bytes = coll == GCI_BARRIER ? 0 : sizes[i], .algo = name,
-                                        .root = bounds_rooted(ops[coll]) ? ranks / 3 : 0 };
+            cells[n++] = (bounds_cell){ .op = op, .bytes = coll == GCI_BARRIER ? 0 : sizes[i], .algo = name,
+                                        .root = bounds_rooted(op) ? ranks / 3 : 0 };
         }
     }
     net.algo = algo;

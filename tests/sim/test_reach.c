@@ -402,6 +402,43 @@ static void test_somebody_else(void **state)
     }
 }
 
+/* ---- a neighbour that dies ------------------------------------------------------------------------------------------------- */
+
+static int wait_for_the_end(gc_comm *c, rank *r)
+{
+    char byte;
+    int err = gc_recv(c, &byte, 1, !r->number, 1, NULL);
+    r->talked = sim_now(r->w->net);
+    return err;
+}
+
+/* Its port takes one more connection before it refuses, and another of its addresses, which leads nowhere here, says nothing. */
+static void test_death_beside_silence(void **state)
+{
+    const int64_t death = 2 * GCI_SECOND, after = 3 * GCI_NS_PER_MS;
+    (void)state;
+    world *w = world_new("10.1.0.1:5000");
+    sim_site *a = sim_site_new(w->net, "a", 50000);
+    for (int i = 1; i <= 2; i++) {
+        char name[ADDRESS], address[ADDRESS];
+        sim_host *h = lan_host(a, 'a', "10.1.0", i);
+        snprintf(name, sizeof name, "apart %d", i);
+        snprintf(address, sizeof address, "fe80::%d/64", i);
+        sim_nic_new(h, "eth1", sim_net_new(w->net, name, 50000), address, 1000 * MEGABIT);
+        add(w, h);
+    }
+    w->live = wait_for_the_end;
+    spawn(w);
+    sim_tune(w->net)->port_outlives = after;
+    sim_kill_proc_at(w->rank[1].proc, death);
+    sim_run(w->net);
+    assert_int_equal(w->rank[0].code, GC_OK);
+    assert_int_equal(w->rank[0].failed, GC_ERR_PEER);
+    assert_true(syns(w, "fe80::2", w->host[0], 1) > 0);
+    assert_true(w->rank[0].talked > death && w->rank[0].talked < death + after + 50 * GCI_NS_PER_MS);
+    world_free(w);
+}
+
 /* ---- addresses of the last resort ----------------------------------------------------------------------------------------- */
 
 /* A switch, and nobody who gives out addresses. */
@@ -743,7 +780,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bridges), cmocka_unit_test(test_bridges_of_many), cmocka_unit_test(test_labs),
-        cmocka_unit_test(test_labs_without_gates), cmocka_unit_test(test_somebody_else), cmocka_unit_test(test_link_local),
+        cmocka_unit_test(test_labs_without_gates), cmocka_unit_test(test_somebody_else),
+        cmocka_unit_test(test_death_beside_silence), cmocka_unit_test(test_link_local),
         cmocka_unit_test(test_only_where_it_was_joined), cmocka_unit_test(test_moved), cmocka_unit_test(test_mapped_port),
         cmocka_unit_test(test_mapped_ports_of_one_host), cmocka_unit_test(test_advertised_own),
         cmocka_unit_test(test_families_of_many), cmocka_unit_test(test_nothing_between),

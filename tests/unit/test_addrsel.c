@@ -11,6 +11,7 @@
  */
 #include "gridcomm_int.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,24 +23,10 @@
 enum { HOSTS = 8, ADDRS = 40, ROUTES = 16, PORT = 7000 };
 
 static gci_env env;
-static uint64_t random_state;
-
 static uint32_t random32(void)
 {
     random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(random_state >> 32);
-}
-
-static int below(int n)
-{
-    return (int)(random32() % (uint32_t)n);
-}
-
-static void seed_random(void)
-{
-    const char *seed = getenv("GCT_SEED");
-    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
 }
 
 /* ---- worlds of a few hosts ---- */

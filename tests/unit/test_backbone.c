@@ -6,6 +6,7 @@
  */
 #include "gridcomm_int.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,19 +18,10 @@
 enum { ROUNDS = 1500, NODES_MAX = 200, HOSTS_MAX = 40, PATH_BYTES = 32, PROPOSALS = 64 };
 
 static gci_env env;
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
 static int rounds(void)
 {
-    const char *text = getenv("GCT_ROUNDS"), *seed = getenv("GCT_SEED");
-    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    const char *text = getenv("GCT_ROUNDS");
+    seed_random();
     return text ? atoi(text) : ROUNDS;
 }
 

@@ -5,26 +5,18 @@
  */
 #include "tests/unit/sched_job.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { SCHEDULES_TO = 2000, ROUNDS_MAX = GCI_CIRCULANT_ROUNDS_MAX, RANKS_MAX = 300, ROUNDS = 700, PACK = 65536,
        WINDOW = 32, ALIGN = 64 };
 
 static gci_env env;
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
 /* ---- broadcast schedules ------------------------------------------------------------------------------------------- */
 
 static int ceil_log2(int p)
@@ -170,10 +162,9 @@ static void test_small(void **state)
 static void test_random(void **state)
 {
     static size_t sizes[RANKS_MAX];
-    const char *rounds = getenv("GCT_ROUNDS"), *seed = getenv("GCT_SEED");
+    const char *rounds = getenv("GCT_ROUNDS");
     (void)state;
-    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     for (int round = rounds ? atoi(rounds) : ROUNDS; round > 0; round--) {
         int ranks = 1 + below(below(20) ? 40 : RANKS_MAX), elem = 1 + below(8), most = below(4) ? 30 : 2 * PACK;
         job_spec spec = spec_of(colls[below(GCI_COUNT(colls))], ranks, (size_t)(elem * below(most)));

@@ -31,12 +31,15 @@ typedef struct counted_sys {
     gci_sys     sys;                /* first: the functions are given this */
     atomic_int *sends;
     bool        no_unix;            /* as in a sandbox that forbids Unix sockets */
+    int         taken;              /* so many attempts to listen find somebody else at the port */
 } counted_sys;
 
 typedef struct rank_state {
     struct job  *job;
     int          rank, code;
     bool         started, skip, no_unix;
+    int          taken;
+    const char  *ports;
     double       start_timeout, peer_timeout, took;
     const char  *key;
     int          ranks;             /* the size that it believes */
@@ -117,7 +120,12 @@ static ssize_t counted_send(gci_sys *sys, int fd, const struct iovec *part, int 
 
 static int counted_listen(gci_sys *sys, gci_addr *at)
 {
-    return at->family == GCI_UNIX && ((counted_sys *)sys)->no_unix ? -EAFNOSUPPORT : gci_sys_real()->listen(gci_sys_real(), at);
+    counted_sys *counted = (counted_sys *)sys;
+    if (at->family == GCI_UNIX && counted->no_unix)
+        return -EAFNOSUPPORT;
+    if (at->family != GCI_UNIX && counted->taken-- > 0)
+        return -EADDRINUSE;
+    return gci_sys_real()->listen(gci_sys_real(), at);
 }
 
 static int counted_connect(gci_sys *sys, const gci_addr *to, const gci_addr *source, uint32_t bind)
@@ -150,12 +158,13 @@ static void *start_one(void *arg)
 
     o.start_timeout = r->start_timeout;
     o.peer_timeout = r->peer_timeout;
+    o.ports = r->ports;
     snprintf(place.root[0].host, sizeof place.root[0].host, "127.0.0.1");
     place.root[0].port = (uint16_t)r->job->port;
     place.key_bytes = strlen(r->key);
     memcpy(place.key, r->key, place.key_bytes);
     snprintf(place.cluster, sizeof place.cluster, "site%d/rack%d", r->rank % 3, r->rank % 2);
-    r->counted = (counted_sys){ *gci_sys_real(), &r->job->sends[r->rank], r->no_unix };
+    r->counted = (counted_sys){ *gci_sys_real(), &r->job->sends[r->rank], r->no_unix, r->taken };
     r->counted.sys.send = counted_send;
     r->counted.sys.listen = counted_listen;
     r->counted.sys.connect = counted_connect;
@@ -562,6 +571,33 @@ static void test_no_key_beyond_loopback(void **state)
     assert_int_equal(atomic_load(&env.memory), 0);
 }
 
+/* Every port of the range is taken for the moment, because others who want one look at the same instant. */
+static void test_ports_taken(void **state)
+{
+    job *j = job_new(2);
+    char ports[24];
+    int low = free_port();
+    (void)state;
+    snprintf(ports, sizeof ports, "%d-%d", low, low + 1);
+    j->rank[1].ports = ports;
+    j->rank[1].taken = 3;
+    job_begin(j);
+    job_wait(j);
+    assert_int_equal(j->rank[1].code, GC_OK);
+    job_stop(j);
+    job_free(j);
+
+    j = job_new(2);
+    j->rank[1].ports = ports;
+    j->rank[1].taken = 1000;
+    j->rank[0].start_timeout = 0.5;
+    job_begin(j);
+    job_wait(j);
+    assert_int_equal(j->rank[1].code, GC_ERR_SYSTEM);
+    assert_non_null(strstr(j->rank[1].text, "cannot listen on port"));
+    job_free(j);
+}
+
 /* A file of links that is wrong is said before anything else is done; one that is not there is no error. */
 static void test_links_file(void **state)
 {
@@ -812,7 +848,7 @@ int main(void)
         cmocka_unit_test(test_wrong_key),
         cmocka_unit_test(test_wrong_size),
         cmocka_unit_test(test_taken),
-        cmocka_unit_test(test_no_key_beyond_loopback),
+        cmocka_unit_test(test_no_key_beyond_loopback), cmocka_unit_test(test_ports_taken),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_links_file),
         cmocka_unit_test(test_restart),

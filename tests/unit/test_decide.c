@@ -250,7 +250,7 @@ static void test_tie(void **state)
     place_make(&p, 1, 2);
     gc_model *m = model_make(1, 2, false);
     gci_call call = gci_decide_example(GCI_BCAST, 2, 0, 1, &p.s);
-    assert_int_equal(GC_OK, gci_decide_call(&env, m, &call, list, &n));
+    assert_int_equal(GC_OK, gci_decide_call(&env, m, &call, NULL, list, &n));
     assert_true(n > 3);
     assert_true(list[0].is_rule);
     assert_string_equal(list[0].how.name, "binomial");
@@ -276,7 +276,7 @@ static void test_no_memory(void **state)
     for (int given = 0; err == GC_ERR_NOMEM; given += 1 + given / 100) {
         gci_env poor = { .alloc = failing_alloc };
         allocations_left = given;
-        err = gci_decide_call(&poor, m, &call, list, &n);
+        err = gci_decide_call(&poor, m, &call, &(gci_algo_choice){ .name = "binomial", .segment = 7 }, list, &n);
         assert_int_equal(0, poor.memory);
         allocations_left = given;
         assert_int_equal(GC_ERR_NOMEM, gci_decide(&poor, m, &p.s, &d));

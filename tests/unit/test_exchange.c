@@ -5,6 +5,7 @@
  */
 #include "sched_job.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,21 +13,12 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { RANKS_DENSE = 40, RANKS_ALL_PLACES = 13, RANKS_COUNTED = 33, RANDOM_JOBS = 30, LARGE_JOBS = 2 };
 
 static const char *const names[] = { "doubling", "halving", "ring", "bruck", "pairwise", "direct", "scatter" };
 
 static gci_env env;
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
 static bool is_power_of_two(int n)
 {
     return (n & (n - 1)) == 0;
@@ -178,11 +170,9 @@ static void prove_random(job_spec s)
 static void test_random(void **state)
 {
     static const int large[] = { 64, 100, 127, 128, 129, 255, 300 };
-    const char *text = getenv("GCT_SEED"), *rounds = getenv("GCT_ROUNDS");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+    const char *rounds = getenv("GCT_ROUNDS");
+    seed_random();
     (void)state;
-    random_state = seed;
-    print_message("GCT_SEED=%llu\n", (unsigned long long)seed);
     int jobs = rounds ? atoi(rounds) : RANDOM_JOBS;
     for (int i = 0; i < jobs; i++)
         each(prove_random, 1 + below(RANKS_DENSE));

@@ -4,17 +4,16 @@
  * GCT_SEED replays the random part; GCT_ROUNDS says how many sequences it draws, in fifties.
  */
 #include "gridcomm_int.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { ROUNDS = 5000, RANKS = 5, FDS_MAX = 256, FD = 1000 };
 
-static uint64_t random_state;
 static bool fails;                      /* every second allocation, at random */
 static int closed[FDS_MAX], handed[FDS_MAX], fds;
 static gci_sys sys;
@@ -22,12 +21,6 @@ static gci_env env;
 static gci_edge edges[RANKS] = { { .a = 0, .b = 1 }, { .a = 0, .b = 4 }, { .a = 1, .b = 2 }, { .a = 2, .b = 3 },
                                  { .a = 3, .b = 4 } };
 static gci_graph ring = { .nodes = RANKS, .edges = RANKS, .edge = edges };
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
 
 static void *may_fail(void *user, void *old, size_t bytes)
 {
@@ -220,9 +213,7 @@ int main(void)
     static gc_options options = { .alloc = may_fail };
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_amounts), cmocka_unit_test(test_order),
                                         cmocka_unit_test(test_close) };
-    const char *seed = getenv("GCT_SEED");
-    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-    printf("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     sys = *gci_sys_real();
     sys.close = note_close;
     gci_env_init(&env, &sys, &options);

@@ -4,6 +4,7 @@
  * GCT_SEED replays the random part; GCT_ROUNDS says how many clusters it draws.
  */
 #include "gridcomm_int.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,19 +12,10 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { ROUNDS = 300, MOST = 120, FLAT = 32, RACKS = 4, HOSTS = 5 };
 
 static gci_env env;
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
 /* Members of one cluster, in places; the tree around `top`. */
 typedef struct crowd {
     gci_topo topo;
@@ -173,9 +165,7 @@ static void test_flat(void **state)
 
 int main(void)
 {
-    const char *seed = getenv("GCT_SEED");
-    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_clusters),
         cmocka_unit_test(test_groups),

@@ -180,6 +180,21 @@ static void test_no_memory(void **state)
     assert_true(n > 8);
 }
 
+/* L, o, g, G in a file are the curves that they amount to. */
+static void test_text_loggp(void **state)
+{
+    static const char text[] = "gridcomm-model 1\nkind plogp\nrank 0 class 0 host 0\nrank 1 class 0 host 1\n"
+                               "class 0 site 0 nic 0 0 apart\nwithin 0 latency 0 per-byte 0\nbetween 0 0 loggp 10e-6 2e-6 3e-6 1e-9\n";
+    char error[GCI_TEXT];
+    gc_model *m;
+    (void)state;
+    assert_int_equal(gci_model_read(&env, text, sizeof text - 1, &m, error), GC_OK);
+    for (size_t bytes = 1; bytes <= 1 << 20; bytes *= 4)
+        assert_near(gci_model_p2p(m, 0, 1, bytes), 10e-6 + 2 * 2e-6 + (double)(bytes - 1) * 1e-9);
+    assert_near(gci_model_busy(m, 0, 1, 1), 3e-6);
+    gci_model_drop(&env, m);
+}
+
 /* ---- as text ----------------------------------------------------------------------------------------------------- */
 
 static const char small[] =
@@ -305,6 +320,19 @@ static void test_text_refused(void **state)
     refused("within 1 latency", "within 2 latency", "line 16: no such class: '2'");
     refused("between 0 1 send 1024", "between 0 1 send 0", "line 21: sizes must ascend");
     refused("between 1 0 latency", "between 0 1 latency", "line 24: these costs stand twice");
+    refused("header 48", "header 48\nheader 48", "line 4: stands twice: 'header'");
+    refused("kind plogp", "kind plogp\n\nkind hockney", "line 4: stands twice: 'kind'");
+    refused("eager 262144", "eager 0\neager 262144", "line 5: stands twice: 'eager'");
+    refused("reduce 1e-10", "reduce 1e-10\nreduce 0", "line 6: stands twice: 'reduce'");
+    refused("copy 0", "copy 0\ncopy 1", "line 7: stands twice: 'copy'");
+    refused("site 1 uplink 0 0 apart", "site 0 uplink 1e-06 0 apart", "line 13: these costs stand twice");
+    refused("site 1 uplink", "site 1 uplink 0 0 together\nsite 1 uplink", "line 14: these costs stand twice");
+    refused("trunk 1 0 0.3", "trunk 1 0 0\ntrunk 1 0 0.3", "line 15: these costs stand twice");
+    refused("within 1 latency 0 per-byte 0\n", "within 1 loggp 1e-5 2e-6 15e-6 0\n", "line 16: of LogGP's L o g G, g is above L + 2 o");
+    refused("within 1 latency 0", "within 1 loggp 1e-5 2e-6 3e-6 1e-9\nwithin 1 latency 0", "line 17: these costs stand twice");
+    refused("within 1 gap 7 1e-06\n", "within 1 loggp 1e-5 2e-6 3e-6 1e-9\n", "line 17: these costs stand twice");
+    refused("between 1 0 latency 0.01 per-byte 0\n", "between 1 0 gap 1 1e-6\nbetween 1 0 loggp 1e-5 2e-6 3e-6 1e-9\n",
+            "line 25: these costs stand twice");
     refused("between 1 0 latency 0.01 per-byte 0\n", "", "no line with the latency between 1 0");
     refused("within 1 latency 0 per-byte 0\n", "# nothing\n\n", "no line with the latency within 1");
 }
@@ -360,6 +388,11 @@ static void test_files(void **state)
     assert_int_equal(gc_model_load(dir, &again, NULL, 0), GC_ERR_SYSTEM);
     assert_int_equal(gc_model_load("/dev/null", &again, error, sizeof error), GC_ERR_CONFIG);
     assert_int_equal(gc_model_load(path, NULL, NULL, 0), GC_ERR_ARG);
+    for (int i = 0; i < 2; i++) {
+        again = m;
+        assert_int_equal(gc_model_load(i ? path : NULL, &again, i ? NULL : error, sizeof error), GC_ERR_ARG);
+        assert_null(again);
+    }
     assert_int_equal(gc_model_save(m, NULL), GC_ERR_ARG);
 
     /* No room: what was there stays. */
@@ -389,7 +422,7 @@ int main(void)
         cmocka_unit_test(test_hockney),
         cmocka_unit_test(test_shared),
         cmocka_unit_test(test_curve),
-        cmocka_unit_test(test_loggp),
+        cmocka_unit_test(test_loggp), cmocka_unit_test(test_text_loggp),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_text),

@@ -5,6 +5,7 @@
  * GCT_SEED replays the random values.
  */
 #include "gridcomm_int.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,13 +13,10 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { COUNT_MAX = 1000, MARGIN = 16, CANARY = 0xa5 };
 
 static const size_t counts[] = { 0, 1, 2, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, COUNT_MAX };
-
-static uint64_t random_state;
 
 static uint64_t random_word(void)
 {
@@ -180,12 +178,10 @@ static void compare(gc_op op, gc_type type, size_t count, size_t shift)
 
 static void test_kernels(void **state)
 {
-    const char *text = getenv("GCT_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+    seed_random();
     int pairs = 0;
     (void)state;
-    random_state = seed | 1;
-    print_message("GCT_SEED=%llu\n", (unsigned long long)seed);
+    random_state |= 1;
     for (gc_op op = GC_SUM; op <= GC_LXOR; op++)
         for (gc_type type = GC_INT8; type <= GC_OPAQUE; type++) {
             if (!gci_op_predefined(op, type))

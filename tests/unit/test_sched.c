@@ -6,6 +6,7 @@
  */
 #include "sched_job.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -331,34 +332,26 @@ static void test_divided_vectors(void **state)
 
 /* ---- random jobs ------------------------------------------------------------------------------------------------- */
 
-static uint64_t random_state;
-
-static int random_below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
 static int random_ranks(void)
 {
-    int kind = random_below(20);
-    return 1 + random_below(kind < 12 ? 20 : kind < 19 ? 80 : 300);
+    int kind = below(20);
+    return 1 + below(kind < 12 ? 20 : kind < 19 ? 80 : 300);
 }
 
 /* Runs, every so-many-th rank, or any. */
 static void random_clusters(int ranks, int of[])
 {
-    int clusters = 1 + random_below(ranks < CLUSTERS_MAX ? ranks : CLUSTERS_MAX), kind = random_below(3);
+    int clusters = 1 + below(ranks < CLUSTERS_MAX ? ranks : CLUSTERS_MAX), kind = below(3);
     for (int r = 0; r < ranks; r++)
-        of[r] = kind == 0 ? r * clusters / ranks : kind == 1 ? r % clusters : random_below(clusters);
+        of[r] = kind == 0 ? r * clusters / ranks : kind == 1 ? r % clusters : below(clusters);
 }
 
 static gc_tree random_tree(int ranks, int root)
 {
     gc_tree t = make_tree(ranks, root);
-    int reach = 1 + random_below(ranks);        /* 1: a chain */
+    int reach = 1 + below(ranks);        /* 1: a chain */
     for (int i = 1; i < ranks; i++)
-        hang(&t, (root + i - 1 - random_below(i < reach ? i : reach)) % ranks, (root + i) % ranks);
+        hang(&t, (root + i - 1 - below(i < reach ? i : reach)) % ranks, (root + i) % ranks);
     return t;
 }
 
@@ -367,10 +360,10 @@ static void random_name(char name[GCI_ALGO_NAME])
     int pool = 0;
     while (gci_algo_at(pool))
         pool++;
-    const char *base = gci_algo_at(random_below(pool))->name;
+    const char *base = gci_algo_at(below(pool))->name;
     bool numbered = strcmp(base, "kary") == 0 || strcmp(base, "knomial") == 0;
-    if (numbered && random_below(4))
-        snprintf(name, GCI_ALGO_NAME, "%s:%d", base, 2 + random_below(8));
+    if (numbered && below(4))
+        snprintf(name, GCI_ALGO_NAME, "%s:%d", base, 2 + below(8));
     else
         snprintf(name, GCI_ALGO_NAME, "%s", base);
 }
@@ -378,16 +371,15 @@ static void random_name(char name[GCI_ALGO_NAME])
 static void random_sizes(job_spec *spec, size_t sizes[])
 {
     static const size_t counts[] = { 0, 1, 2, 7, 64, 1000, 65536 };
-    spec->elem_bytes = gci_coll_reduces(spec->coll) ? (size_t[]){ 1, 3, 8, 24 }[random_below(4)] : 1;
-    size_t count = random_below(8) ? counts[random_below(GCI_COUNT(counts))] :
-                                     (size_t)(spec->ranks * random_below(5) + random_below(3));
+    spec->elem_bytes = gci_coll_reduces(spec->coll) ? (size_t[]){ 1, 3, 8, 24 }[below(4)] : 1;
+    size_t count = below(8) ? counts[below(GCI_COUNT(counts))] : (size_t)(spec->ranks * below(5) + below(3));
     spec->bytes = count * spec->elem_bytes;
-    if (random_below(2))
-        spec->segment = spec->bytes * (size_t)(has_blocks(spec->coll) ? spec->ranks : 1) / (size_t)(1 + random_below(20)) +
-                        (size_t)random_below(3);
+    if (below(2))
+        spec->segment = spec->bytes * (size_t)(has_blocks(spec->coll) ? spec->ranks : 1) / (size_t)(1 + below(20)) +
+                        (size_t)below(3);
     for (size_t i = 0; i < size_count(spec); i++)
-        sizes[i] = (size_t)(random_below(3) ? random_below(1 + (int)gci_min(count, 100)) : 0) * spec->elem_bytes;
-    spec->sizes = has_blocks(spec->coll) && random_below(2) ? sizes : NULL;
+        sizes[i] = (size_t)(below(3) ? below(1 + (int)gci_min(count, 100)) : 0) * spec->elem_bytes;
+    spec->sizes = has_blocks(spec->coll) && below(2) ? sizes : NULL;
 }
 
 static void random_job(uint64_t seed)
@@ -397,12 +389,12 @@ static void random_job(uint64_t seed)
     random_state = seed;
     do {
         random_name(name);
-        spec.coll = (enum gci_coll)random_below(GCI_COLLS);
+        spec.coll = (enum gci_coll)below(GCI_COLLS);
     } while (!gci_algo_find(spec.coll, name));
     spec.ranks = random_ranks();
-    spec.root = random_below(spec.ranks);
-    spec.places = (enum job_places)random_below(3);
-    size_t order = (size_t)random_below(GCI_COUNT(orders));
+    spec.root = below(spec.ranks);
+    spec.places = (enum job_places)below(3);
+    size_t order = (size_t)below(GCI_COUNT(orders));
     spec.in_any_order = orders[order].in_any_order;
     spec.from_left = orders[order].from_left;
     spec.canonical = orders[order].canonical;
@@ -415,7 +407,7 @@ static void random_job(uint64_t seed)
     place p;
     make_place(&p, spec.ranks, of);
     gc_tree given = random_tree(spec.ranks, spec.root);
-    spec.clusters = strncmp(name, "wide", 4) == 0 || random_below(2) ? &p.clusters : NULL;
+    spec.clusters = strncmp(name, "wide", 4) == 0 || below(2) ? &p.clusters : NULL;
     spec.tree = strcmp(name, "given") == 0 ? &given : NULL;
     if (strcmp(name, "wide") == 0)
         prove_wide(&spec);

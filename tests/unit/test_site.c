@@ -7,6 +7,7 @@
  */
 #include "gridcomm_int.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,14 +171,6 @@ static void test_setups(void **state)
 
 /* ---- random hosts, against the rules as they are written, joined step by step ---- */
 
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((uint32_t)(random_state >> 32) % (uint32_t)n);
-}
-
 static gci_addr draw_addr(void)
 {
     static const uint8_t nets[][2] = { { 192, 168 }, { 10, 0 }, { 198, 51 }, { 127, 0 }, { 169, 254 } };
@@ -326,11 +319,9 @@ static void test_random(void **state)
 {
     static world w;
     uint64_t site[HOSTS], want[HOSTS];
-    const char *seed = getenv("GCT_SEED");
     int joined = 0, nats = 0;
     (void)state;
-    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     for (int round = 0; round < 20000; round++) {
         draw_world(&w);
         assert_int_equal(gci_sites(&env, w.host, w.hosts, site), GC_OK);

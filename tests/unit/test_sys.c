@@ -248,6 +248,10 @@ static void test_put_get(void **state)
         assert_true(gci_get64(p + at) == UINT64_C(0x01020304fffefdfc));
         gci_put16(p + at, 0x8001);
         assert_true(gci_get64(p + at) == UINT64_C(0x01020304fffe8001));
+        gci_put_real(p + at, -1.5);
+        assert_true(gci_get64(p + at) == UINT64_C(0xbff8000000000000));
+        double real = gci_get_real(p + at);
+        assert_true(real >= -1.5 && real <= -1.5);
     }
 }
 

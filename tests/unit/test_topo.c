@@ -5,6 +5,7 @@
  */
 #include "gridcomm_int.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,14 +17,6 @@
 enum { ROUNDS = 3000, NODES_MAX = 40, PATH_BYTES = 64, NAMES_MAX = 8 };
 
 static gci_env env;
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
 typedef struct path { int names; char name[NAMES_MAX][16]; } path;
 
 static path split(const char *text)
@@ -106,11 +99,10 @@ static void check(int n, const char *const paths[], const int hosts[])
 static void test_random(void **state)
 {
     static char text[NODES_MAX][PATH_BYTES];
-    const char *paths[NODES_MAX], *rounds = getenv("GCT_ROUNDS"), *seed = getenv("GCT_SEED");
+    const char *paths[NODES_MAX], *rounds = getenv("GCT_ROUNDS");
     int hosts[NODES_MAX];
     (void)state;
-    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     for (int round = rounds ? atoi(rounds) : ROUNDS; round > 0; round--) {
         int n = 1 + below(NODES_MAX), hosts_below = 1 + below(n), deep = below(5), names = 1 + below(4);
         bool untidy = below(3) == 0;

@@ -5,6 +5,7 @@
  */
 #include "gridcomm_int.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,14 +18,6 @@ enum { ROUNDS = 2000, NODES_MAX = 40, PATH_BYTES = 32, TEXT_BYTES = 4096 };
 
 static gci_env env;
 static const gci_tree_costs no_costs;
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
 static int children(const gc_tree *t, int v)
@@ -491,8 +484,6 @@ int main(void)
         cmocka_unit_test(test_over_clusters), cmocka_unit_test(test_picture), cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_large),
     };
-    const char *seed = getenv("GCT_SEED");
-    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
  */
 #include "sched_job.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +13,6 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { DENSE = 40,              /* ranks up to which all shapes are tried, up to a quarter of it in all kinds of calls ... */
        ALL_ROOTS = 6,           /* ... and up to which with all roots */
@@ -27,14 +27,6 @@ static const struct { bool in_any_order, from_left, canonical; } orders[] = {
 };
 
 static gci_env env;
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
 static bool is_rooted(enum gci_coll coll)
 {
     return coll == GCI_BCAST || coll == GCI_SCATTER || coll == GCI_GATHER || coll == GCI_REDUCE;
@@ -459,8 +451,6 @@ int main(void)
         cmocka_unit_test(test_known_sizes), cmocka_unit_test(test_wrong_trees), cmocka_unit_test(test_scratch),
         cmocka_unit_test(test_no_waste), cmocka_unit_test(test_no_memory), cmocka_unit_test(test_overflow),
     };
-    const char *seed = getenv("GCT_SEED");
-    random_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
  */
 #include "gridcomm_int.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +13,6 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { ROUNDS = 1000, RANKS_MAX = 40, SEARCHED = 7, EVEN = 10000 };
 
@@ -21,14 +21,6 @@ enum { PRIMS = GCI_COUNT(prims) };
 
 static gci_env env;
 static size_t even[RANKS_MAX];
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
 static int rounds(void)
 {
     const char *text = getenv("GCT_ROUNDS");
@@ -618,9 +610,7 @@ int main(void)
         cmocka_unit_test(test_traeff_of_equals), cmocka_unit_test(test_two_sites), cmocka_unit_test(test_over_clusters),
         cmocka_unit_test(test_without_a_model), cmocka_unit_test(test_no_memory), cmocka_unit_test(test_large),
     };
-    const char *seed = getenv("GCT_SEED");
-    random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     for (int i = 0; i < RANKS_MAX; i++)
         even[i] = EVEN;
     return cmocka_run_group_tests(tests, NULL, NULL);

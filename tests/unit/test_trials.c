@@ -5,6 +5,7 @@
  */
 #include "failing_alloc.h"
 #include "gridcomm_int.h"
+#include "tests/unit/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -60,14 +60,6 @@ static void even(gci_env *env, int sites, int hosts, int ranks)
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 static int site(int rank) { return p.t.site_of[p.t.class_of[rank]]; }
-
-static uint64_t random_state;
-
-static int below(int n)
-{
-    random_state += UINT64_C(0x9e3779b97f4a7c15);
-    return (int)(gci_mix(random_state) % (uint64_t)n);
-}
 
 /* Within a round no host and no site's link to others is in two trials. */
 static void check_apart(void)
@@ -124,9 +116,7 @@ static void test_random(void **state)
 {
     (void)state;
     gci_env env = { .alloc = NULL };
-    const char *seed = getenv("GCT_SEED");
-    random_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     for (int turn = 0; turn < 200; turn++) {
         int sites = 1 + below(9), hosts = 1 + below(40);
         p.ranks = 1 + below(120);

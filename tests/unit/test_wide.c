@@ -6,6 +6,7 @@
  */
 #include "sched_job.h"
 #include "tests/unit/failing_alloc.h"
+#include "tests/unit/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,6 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        BUNDLE = 4096,           /* bytes: of a block that scatter and gather bundle, at most; */
@@ -26,23 +26,7 @@ enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        CUTS = 64 };             /* which is not of more pieces than these, or those that it were anyway */
 
 static gci_env env;
-static uint64_t random_state;
-
-static uint64_t next_random(void)
-{
-    random_state += UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t x = random_state;
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
-static int pick(int n)
-{
-    return (int)(next_random() % (uint64_t)n);
-}
-
-#define PICK(array) ((array)[pick((int)GCI_COUNT(array))])
+#define PICK(array) ((array)[below((int)GCI_COUNT(array))])
 
 /* ---- clusters ------------------------------------------------------------------------------------------------------ */
 
@@ -58,9 +42,9 @@ static void make_grid(grid *g, int ranks, const int site[], bool deep)
     for (int k = 0; k < MOST_CLUSTERS * RACKS; k++)
         snprintf(name[k], sizeof name[k], deep ? "site%d/rack%d" : "site%d", k / RACKS, k % RACKS);
     for (int r = 0; r < ranks; r++) {
-        int rack = deep ? pick(RACKS) : 0;
+        int rack = deep ? below(RACKS) : 0;
         path[r] = name[site[r] * RACKS + rack];
-        host[r] = deep ? (site[r] * RACKS + rack) * HOSTS + pick(HOSTS) : r;
+        host[r] = deep ? (site[r] * RACKS + rack) * HOSTS + below(HOSTS) : r;
     }
     assert_int_equal(gci_topo_make(&env, ranks, path, host, &g->topo), GC_OK);
     assert_int_equal(gci_clusters_make(&env, &g->topo, &g->s), GC_OK);
@@ -81,7 +65,7 @@ static void place_ranks(int ranks, int clusters, enum order order, bool lopsided
     for (int k = 0; k < clusters; k++)
         size[k] = 1;
     for (int i = clusters; i < ranks; i++)
-        size[lopsided && pick(10) ? 0 : pick(clusters)]++;
+        size[lopsided && below(10) ? 0 : below(clusters)]++;
     for (int r = 0, k = 0; r < ranks; r++) {
         while (size[k] == 0)
             k = (k + 1) % clusters;
@@ -90,7 +74,7 @@ static void place_ranks(int ranks, int clusters, enum order order, bool lopsided
         k = order == IN_TURN ? (k + 1) % clusters : k;
     }
     for (int r = ranks - 1; r > 0 && order == SHUFFLED; r--) {
-        int other = pick(r + 1), swap = site[r];
+        int other = below(r + 1), swap = site[r];
         site[r] = site[other];
         site[other] = swap;
     }
@@ -409,7 +393,7 @@ static void test_all_small_grids(void **state)
             if (!numbered || most == 0)
                 continue;
             grid g;
-            make_grid(&g, ranks, site, pick(2));
+            make_grid(&g, ranks, site, below(2));
             for (int coll = 0; coll < GCI_COLLS; coll++)
                 for (int root = 0; root < (has_root((enum gci_coll)coll) ? ranks : 1); root++)
                     for (int places = 0; places <= (coll == GCI_BARRIER || coll == GCI_BCAST ? 0 : 2); places++)
@@ -431,13 +415,13 @@ static job_spec random_job(int coll, int ranks, const gci_clusters *s)
         segment = 8 * length * elem;
     if (segment > 0 && length * elem / segment > most)
         segment = length * elem / most;
-    return (job_spec){ .coll = (enum gci_coll)coll, .algo = "wide", .ranks = ranks, .root = pick(ranks), .bytes = length * elem,
-                       .elem_bytes = elem, .segment = segment, .places = (enum job_places)pick(3), .clusters = s };
+    return (job_spec){ .coll = (enum gci_coll)coll, .algo = "wide", .ranks = ranks, .root = below(ranks), .bytes = length * elem,
+                       .elem_bytes = elem, .segment = segment, .places = (enum job_places)below(3), .clusters = s };
 }
 
 static void random_promise(job_spec *j)
 {
-    size_t i = (size_t)pick((int)GCI_COUNT(promises));
+    size_t i = (size_t)below((int)GCI_COUNT(promises));
     j->in_any_order = promises[i].in_any_order;
     j->from_left = promises[i].from_left;
     j->canonical = promises[i].canonical;
@@ -449,11 +433,11 @@ static void test_random_grids(void **state)
     int site[MOST_RANKS];
     bool right = true;
     for (int i = 0; i < 40; i++) {
-        int ranks = i % 10 == 9 ? 100 + pick(MOST_RANKS - 99) : 2 + pick(60);
+        int ranks = i % 10 == 9 ? 100 + below(MOST_RANKS - 99) : 2 + below(60);
         int most = ranks < MOST_CLUSTERS ? ranks : MOST_CLUSTERS;
         grid g;
-        place_ranks(ranks, 2 + pick(most - 1), (enum order)pick(ORDERS), pick(3) == 0, site);
-        make_grid(&g, ranks, site, pick(2));
+        place_ranks(ranks, 2 + below(most - 1), (enum order)below(ORDERS), below(3) == 0, site);
+        make_grid(&g, ranks, site, below(2));
         for (int coll = 0; coll < GCI_COLLS; coll++) {
             job_spec j = random_job(coll, ranks, &g.s);
             random_promise(&j);
@@ -477,16 +461,16 @@ static void test_uneven_blocks(void **state)
     bool right = true;
     for (int i = 0; i < 80; i++) {
         bool large = i % 8 == 7;            /* trees of two levels */
-        int ranks = large ? 70 + pick(50) : 2 + pick(40), most = large ? 4 : ranks < MOST_CLUSTERS ? ranks : MOST_CLUSTERS;
+        int ranks = large ? 70 + below(50) : 2 + below(40), most = large ? 4 : ranks < MOST_CLUSTERS ? ranks : MOST_CLUSTERS;
         grid g;
-        place_ranks(ranks, 2 + pick(most - 1), (enum order)pick(ORDERS), pick(3) == 0, site);
-        make_grid(&g, ranks, site, pick(2));
+        place_ranks(ranks, 2 + below(most - 1), (enum order)below(ORDERS), below(3) == 0, site);
+        make_grid(&g, ranks, site, below(2));
         job_spec j = random_job(large ? i / 8 % 2 ? GCI_SCATTER : GCI_GATHER : (int)PICK(colls), ranks, &g.s);
         size_t few = j.coll == GCI_ALLGATHER || j.coll == GCI_REDUCE_SCATTER ? 8 : GCI_COUNT(lengths);
         size_t *sizes = calloc((size_t)(ranks * ranks), sizeof *sizes);
         assert_non_null(sizes);
         for (int k = 0; k < ranks * ranks; k++)
-            sizes[k] = lengths[pick((int)few)] * j.elem_bytes;
+            sizes[k] = lengths[below((int)few)] * j.elem_bytes;
         j.sizes = sizes;
         j.segment = j.segment > 0 && j.segment < 32 * j.elem_bytes ? 32 * j.elem_bytes : j.segment;
         random_promise(&j);
@@ -541,7 +525,7 @@ static void test_long_vectors(void **state)
     for (int order = 0; order < ORDERS; order++) {
         grid g;
         place_ranks(40, 3, (enum order)order, true, site);
-        make_grid(&g, 40, site, pick(2));
+        make_grid(&g, 40, site, below(2));
         for (size_t i = 0; i < GCI_COUNT(colls); i++)
             for (size_t k = 0; k < GCI_COUNT(segments); k++) {
                 size_t rounds = colls[i] == GCI_REDUCE_SCATTER ? 3 : k == 0 ? 70 : 5;
@@ -567,7 +551,7 @@ static void test_rounds_without_scratch(void **state)
     for (int i = 0; i < 4; i++) {
         grid g;
         place_ranks(200, 2, SHUFFLED, true, site);
-        make_grid(&g, 200, site, pick(2));
+        make_grid(&g, 200, site, below(2));
         right &= run_job(&(job_spec){ .coll = GCI_REDUCE_SCATTER, .algo = "wide", .ranks = 200, .bytes = 6000, .elem_bytes = 24,
                                       .segment = 48000, .places = JOB_MIXED, .clusters = &g.s, .in_any_order = true });
         drop_grid(&g);
@@ -687,8 +671,6 @@ int main(void)
         cmocka_unit_test(test_one_cluster_is_refused),
         cmocka_unit_test(test_no_memory),
     };
-    const char *seed = getenv("GCT_SEED");
-    random_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
-    print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
+    seed_random();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
