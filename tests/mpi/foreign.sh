@@ -1,8 +1,8 @@
 #!/bin/bash
 # foreign.sh [PROGRAM...]: MPI programs that others wrote, as Debian has their sources, compiled unchanged by gcmpicc and run by
 # gcrun on 2 to 8 ranks: benchmarks, solvers, partitioners, a renderer, the test suite of another MPI. Needs the network, and for
-# all of them half an hour on two cores: not part of `make test`. `make SAN=address,undefined foreign` checks the layer and the
-# programs as well: a report fails a run, unless foreign.known has it.
+# all of them half an hour on two cores: not part of `make test`. `make SAN=address,undefined foreign` checks the layer and
+# the programs as well: a report fails a run, unless foreign.known has it.
 # SPDX-License-Identifier: MIT
 #
 # Sources and objects stay in BUILD/foreign, so that a second run only runs. apt is given a configuration of its own there; the
