@@ -485,14 +485,15 @@ static void op_grant(fuzz *f)
         peer_sent *s = &f->p.sent[seq];
         if (!s->seen || !s->answer || s->finished || seq >= f->p.got || !speaks(f))
             continue;
-        bool finish = choice & 8 || (choice & 32 && s->asked_back) || s->length >= s->total || s->limit > 0;
+        bool back = choice & 32 && s->asked_back && s->limit == 0;      /* what is granted is not given back */
+        bool finish = choice & 8 || back || s->length >= s->total || s->limit > 0;
         gci_packet k = peer_packet(&f->p, finish ? GCI_FIN : GCI_GRANT);
         uint64_t limit = choice & 16 ? s->length + (s->total - s->length) / 2 : s->total;
         k.seq = seq;
         k.total = finish ? 0 : s->length;
         k.context = finish ? 0 : (uint32_t)limit;
         k.tag = finish ? 0 : (uint32_t)(limit >> 32);
-        k.flags = finish && choice & 32 && (s->asked_back || !f->honest) ? GCI_FLAG_BACK : 0;
+        k.flags = finish && (back || (choice & 32 && !f->honest)) ? GCI_FLAG_BACK : 0;
         say(f, &k);
         return;
     }
