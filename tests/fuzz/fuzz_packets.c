@@ -485,7 +485,7 @@ static void op_grant(fuzz *f)
         peer_sent *s = &f->p.sent[seq];
         if (!s->seen || !s->answer || s->finished || seq >= f->p.got || !speaks(f))
             continue;
-        bool back = choice & 32 && s->asked_back && s->limit == 0;      /* what is granted is not given back */
+        bool back = choice & 32 && s->asked_back && !s->matched;        /* what is granted is not given back */
         bool finish = choice & 8 || back || s->length >= s->total || s->limit > 0;
         gci_packet k = peer_packet(&f->p, finish ? GCI_FIN : GCI_GRANT);
         uint64_t limit = choice & 16 ? s->length + (s->total - s->length) / 2 : s->total;

@@ -46,6 +46,7 @@ typedef struct peer_link {
 /* An envelope of the library. */
 typedef struct peer_sent {
     bool     seen, answer, finished, patterned, keyed, asked_back;
+    bool     matched;                   /* the peer has granted or taken it once, whatever was lost since */
     uint8_t  key;
     uint32_t length;
     uint64_t total, from, limit;
@@ -637,8 +638,10 @@ static inline void peer_say(peer *p, const gci_packet *k)
     }
     if (s && k->type == GCI_FIN)
         s->finished = true;
-    if (s && (k->type == GCI_FIN || k->type == GCI_GRANT))
+    if (s && (k->type == GCI_FIN || k->type == GCI_GRANT)) {
         s->asked_back = false;
+        s->matched |= !(k->flags & GCI_FLAG_BACK);
+    }
     if (k->type == GCI_ASK && k->total > 0)
         p->forged = true;               /* granted early, perhaps before it begins: which one is the library's to find */
 }
