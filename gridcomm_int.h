@@ -420,8 +420,9 @@ typedef struct gci_point { size_t bytes; double seconds; } gci_point;
 typedef struct gci_curve { int32_t points; gci_point *point; } gci_curve;
 
 /* What a message between ranks of two classes costs. Heterogeneous Hockney: latency (alpha) and per_byte (beta), no curves.
- * PLogP: latency L, and curves o_s, o_r and g. The gap of either is per_byte * (bytes + header) + g(bytes). */
-enum gci_cost { GCI_COST_SEND, GCI_COST_RECV, GCI_COST_GAP, GCI_COSTS };
+ * PLogP: latency L, and curves o_s, o_r and g. The gap of either is per_byte * (bytes + header) + g(bytes). The way is how much
+ * more the latency of a longer message is, where a packet has to be whole before it goes on: it keeps no message behind it waiting. */
+enum gci_cost { GCI_COST_SEND, GCI_COST_RECV, GCI_COST_GAP, GCI_COST_WAY, GCI_COSTS };
 typedef struct gci_cost_model { double latency, per_byte; gci_curve curve[GCI_COSTS]; } gci_cost_model;
 
 /* What messages share: s/byte, 0: no limit. together: what goes out and what comes in share one. */
@@ -453,6 +454,7 @@ GCI int  gci_model_make(gci_env *, enum gci_model_kind, int ranks, const int32_t
 GCI void gci_model_drop(gci_env *, gc_model *);                         /* NULL is fine */
 GCI int  gci_model_point(gci_env *, gci_curve *, size_t bytes, double seconds);     /* one more; GC_ERR_ARG: not ascending */
 GCI double gci_curve_at(const gci_curve *, size_t bytes);
+GCI double gci_cost_latency(const gci_cost_model *, size_t bytes);
 GCI const gci_cost_model *gci_model_cost(const gc_model *, int from, int to);       /* ranks */
 /* Seconds until a message is there, and until its sender can begin the next one; both ranks and all that is shared are idle. */
 GCI double gci_model_p2p(const gc_model *, int from, int to, size_t bytes);
@@ -592,7 +594,7 @@ GCI int gci_predict_within(gci_env *, const gc_model *, const gci_call *, const 
 
 /* A part of a trial: messages of equal size that flow at once. Their driver tells each sender that is not itself to begin,
  * hears from each receiver that is not itself that all has come, and has the only clock. */
-enum { GCI_TRIAL_FLOWS = 3, GCI_TRIAL_PARTS = 3, GCI_TRIAL_POINTS = 12 };
+enum { GCI_TRIAL_FLOWS = 3, GCI_TRIAL_PARTS = 3, GCI_TRIAL_POINTS = 12, GCI_TRIAL_PACKET = 1448 };    /* bytes of a packet */
 typedef struct gci_flow { int32_t from, to; } gci_flow;         /* ranks */
 typedef struct gci_trial {
     int32_t round, driver, parts;       /* one after another */

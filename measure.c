@@ -24,6 +24,7 @@
 enum {
     MEASURE_BUFFER = 4 << 20,           /* bytes of the longest message */
     MEASURE_FIRST = 4096,               /* ... and of the first that is not empty; the next one is longer ... */
+    MEASURE_TRAIN = 16 * GCI_TRIAL_PACKET,      /* the rate is that of many packets, */
     MEASURE_JUMP = 16,                  /* ... so many times, as long as it takes no longer than an empty one */
     MEASURE_PLOGP_FIRST = 256,          /* of a curve, whose points grow by ... */
     MEASURE_GROW = 4,
@@ -48,6 +49,7 @@ static const char measure_call[] = "gc_model_measure";
 #define MEASURE_LONG   3.0              /* times as long as an empty message: the rate is seen well ... */
 #define MEASURE_LENGTHY (10.0 * GCI_NS_PER_MS)
 #define MEASURE_SEEN   0.002            /* s: ... and stands out of the noise of clock and processor */
+#define MEASURE_TRAIN_S 0.05            /* s: ... unless they take longer */
 #define MEASURE_VISIBLE 1.1             /* times as long: enough to guess a rate */
 #define MEASURE_LONGEST 1e6             /* s that may be given */
 #define MEASURE_GRACE  (30 * GCI_SECOND)    /* beyond twice the time given: somebody does not answer */
@@ -361,7 +363,7 @@ static void measure_line(measure *m, const gci_trial *trial, int part, gci_findi
     while (seconds < MEASURE_VISIBLE * empty && bytes <= MEASURE_BUFFER / MEASURE_JUMP && m->error == GC_OK)
         seconds = measure_point(m, trial, part, bytes *= MEASURE_JUMP, found);
     double more = (MEASURE_LONG - 1) * empty, per_byte = (seconds - empty) / (double)bytes;
-    more = gci_max_real(more, MEASURE_SEEN - empty);
+    more = gci_max_real(gci_max_real(more, MEASURE_SEEN - empty), gci_min_real(MEASURE_TRAIN * per_byte, MEASURE_TRAIN_S));
     size_t full = more < per_byte * MEASURE_BUFFER ? (size_t)(more / per_byte) : MEASURE_BUFFER, less = full / (pair ? 4 : 2);
     if (less > 2 * bytes && m->error == GC_OK)
         measure_point(m, trial, part, less, found);

@@ -155,6 +155,11 @@ GCI double gci_curve_at(const gci_curve *c, size_t bytes)
     return gci_max_real(c->point[i].seconds + model_slope(c, i) * ((double)bytes - (double)c->point[i].bytes), 0);
 }
 
+GCI double gci_cost_latency(const gci_cost_model *cost, size_t bytes)
+{
+    return cost->latency + gci_curve_at(&cost->curve[GCI_COST_WAY], bytes);
+}
+
 GCI const gci_cost_model *gci_model_cost(const gc_model *m, int from, int to)
 {
     int32_t a = m->class_of[from], b = m->class_of[to];
@@ -184,7 +189,7 @@ GCI double gci_model_p2p(const gc_model *m, int from, int to, size_t bytes)
 {
     const gci_cost_model *cost = gci_model_cost(m, from, to);
     double shared = model_shared(m, from, to) * (double)(bytes + m->header);
-    return from == to ? 0 : cost->latency + gci_max_real(gci_model_gap(m, cost, bytes), shared);
+    return from == to ? 0 : gci_cost_latency(cost, bytes) + gci_max_real(gci_model_gap(m, cost, bytes), shared);
 }
 
 GCI double gci_model_busy(const gc_model *m, int from, int to, size_t bytes)

@@ -20,16 +20,19 @@ enum modelfile_shape {
     MODELFILE_HOCKNEY, MODELFILE_PLOGP, MODELFILE_HEADER, MODELFILE_EAGER, MODELFILE_REDUCE, MODELFILE_COPY, MODELFILE_RANK,
     MODELFILE_CLASS, MODELFILE_CLASS_TOGETHER,
     MODELFILE_SITE, MODELFILE_SITE_TOGETHER, MODELFILE_TRUNK,
-    MODELFILE_WITHIN, MODELFILE_WITHIN_SEND, MODELFILE_WITHIN_RECV, MODELFILE_WITHIN_GAP, MODELFILE_WITHIN_LOGGP,
-    MODELFILE_BETWEEN, MODELFILE_BETWEEN_SEND, MODELFILE_BETWEEN_RECV, MODELFILE_BETWEEN_GAP, MODELFILE_BETWEEN_LOGGP,
+    MODELFILE_WITHIN, MODELFILE_WITHIN_SEND, MODELFILE_WITHIN_RECV, MODELFILE_WITHIN_GAP, MODELFILE_WITHIN_WAY,
+    MODELFILE_WITHIN_LOGGP,
+    MODELFILE_BETWEEN, MODELFILE_BETWEEN_SEND, MODELFILE_BETWEEN_RECV, MODELFILE_BETWEEN_GAP, MODELFILE_BETWEEN_WAY,
+    MODELFILE_BETWEEN_LOGGP,
     MODELFILE_TABLE, MODELFILE_CHOICE, MODELFILE_SHAPES
 };
 static const char *const modelfile_shapes[MODELFILE_SHAPES] = {
     "kind hockney", "kind plogp", "header #", "eager #", "reduce x", "copy x", "rank # class # host #",
     "class # site # nic x x apart", "class # site # nic x x together",
     "site # uplink x x apart", "site # uplink x x together", "trunk # # x",
-    "within # latency x per-byte x", "within # send # x", "within # recv # x", "within # gap # x", "within # loggp x x x x",
-    "between # # latency x per-byte x", "between # # send # x", "between # # recv # x", "between # # gap # x",
+    "within # latency x per-byte x", "within # send # x", "within # recv # x", "within # gap # x", "within # way # x",
+    "within # loggp x x x x",
+    "between # # latency x per-byte x", "between # # send # x", "between # # recv # x", "between # # gap # x", "between # # way # x",
     "between # # loggp x x x x", "table #", "choice w # w",
 };
 
@@ -415,7 +418,7 @@ static void modelfile_write_port(gci_text *out, const char *name, const gci_port
 
 static void modelfile_write_cost(gci_text *out, const char *pair, const gci_cost_model *cost)
 {
-    static const char *const name[GCI_COSTS] = { "send", "recv", "gap" };
+    static const char *const name[GCI_COSTS] = { "send", "recv", "gap", "way" };
     gci_text_add(out, "%s latency %s per-byte %s\n", pair, modelfile_show(cost->latency).text,
                  modelfile_show(cost->per_byte).text);
     for (int k = 0; k < GCI_COSTS; k++)

@@ -182,19 +182,21 @@ static void predict_flow(const predict_lane lane[], int lanes, double *first, do
     }
 }
 
-/* What the receiver's processor spends on a message. */
-static double predict_taking(const predict *p, const predict_message *msg)
+/* The latency of a message is that until the receiver has taken it: less what his processor spends on it; or how much longer that
+ * takes (below 0). */
+static double predict_latency(const predict *p, const predict_message *msg)
 {
-    return gci_curve_at(&msg->cost->curve[GCI_COST_RECV], p->step[msg->recv].is->bytes);
+    size_t bytes = p->step[msg->recv].is->bytes;
+    return gci_cost_latency(msg->cost, bytes) - gci_curve_at(&msg->cost->curve[GCI_COST_RECV], bytes);
 }
 
-/* The next piece of a message. The latency is that until the receiver has taken it. */
+/* The next piece of a message. */
 static void predict_emit(predict *p, int32_t i, double now)
 {
     predict_message *msg = &p->message[i];
     predict_way w = predict_way_of(p, msg);
     predict_lane lane[PREDICT_LANES + 1], in[PREDICT_LANES];
-    double first = now, last = now, latency = gci_max_real(msg->cost->latency - predict_taking(p, msg), 0);
+    double first = now, last = now, latency = gci_max_real(predict_latency(p, msg), 0);
     msg->left--;
     predict_flow(lane, predict_way_out(p, msg, &w, lane), &first, &last);
     predict_at(p, last, PREDICT_LEFT, i);
@@ -212,7 +214,7 @@ static void predict_piece_in(predict *p, int32_t i, double now)
     predict_flow(lane, predict_way_in(p, msg, &w, lane), &first, &last);
     if (--msg->coming > 0)
         return;
-    double early = gci_max_real(predict_taking(p, msg) - msg->cost->latency, 0);
+    double early = gci_max_real(-predict_latency(p, msg), 0);
     predict_at(p, gci_max_real(now, last - early), PREDICT_COME, i);
 }
 
@@ -298,7 +300,7 @@ static double predict_do(predict *p, int32_t i, double now)
         return bytes * (s->is->kind == GCI_STEP_REDUCE ? p->m->reduce : p->m->copy);
     predict_message *msg = &p->message[s->message];
     if (s->is->kind == GCI_STEP_RECV)
-        return predict_taking(p, msg);
+        return gci_curve_at(&msg->cost->curve[GCI_COST_RECV], s->is->bytes);
     if (predict_is_eager(p, msg))
         predict_go(p, s->message, now);
     else

@@ -23,6 +23,8 @@
 #include <stdlib.h>
 
 #define TRIALS_SHARED 1.3               /* times as long as what is known explains: something is shared */
+#define TRIALS_PACKETS 2                /* a message of so many tells the rate */
+#define TRIALS_WAY 0.02                 /* of an empty message's time there and back: a latency that grows by more is noted */
 #define TRIALS_TOGETHER 1.5             /* the same for two flows, one out and one in: 1 or 2 is to be expected */
 
 /* ---- hosts and classes ------------------------------------------------------------------------------------------- */
@@ -314,16 +316,26 @@ typedef struct trials_fit {
     double           *single;           /* [2 * classes] of the fastest out of a host, and into it */
 } trials_fit;
 
-/* One flow: the straight line through the shortest that has the least squares. Several, which may have begun one after another:
+/* The first of those that have several packets, if there are two; else the shortest. */
+static int trials_first_long(const gci_findings *found, int part)
+{
+    int n = (int)found->points[part], i = 0;
+    while (i < n && found->point[part][i].bytes < TRIALS_PACKETS * GCI_TRIAL_PACKET)
+        i++;
+    return n - i >= 2 ? i : 0;
+}
+
+/* One flow: the straight line with the least squares through the first of those that have several packets: how long a message of
+ * one takes tells more than a rate, where it has to be whole before it goes on. Several, which may have begun one after another:
  * between the two longest, where all are under way. */
 static double trials_slope(const gci_findings *found, int part, int flows)
 {
     const gci_finding *point = found->point[part];
     double above = 0, below = 0;
-    int n = (int)found->points[part];
-    for (int i = 1; i < n && flows == 1; i++) {
-        double bytes = (double)(point[i].bytes - point[0].bytes);
-        above += bytes * (point[i].seconds - point[0].seconds);
+    int n = (int)found->points[part], first = trials_first_long(found, part);
+    for (int i = first + 1; i < n && flows == 1; i++) {
+        double bytes = (double)(point[i].bytes - point[first].bytes);
+        above += bytes * (point[i].seconds - point[first].seconds);
         below += bytes * bytes;
     }
     if (flows > 1 && n > 1) {
@@ -388,13 +400,21 @@ static const trials_part *trials_stands(const trials_fit *f, int32_t a, int32_t 
 
 /* ---- the costs of pairs ------------------------------------------------------------------------------------------ */
 
-/* There and back: two latencies, two bytes and their headers. */
-static void trials_hockney(const trials_part *p, size_t header, gci_cost_model *cost)
+/* There and back: two latencies, two bytes and their headers. If long messages take longer than at this rate, all by as much, that
+ * is on the way of their first packet. */
+static int trials_hockney(gci_env *env, const trials_part *p, size_t header, gci_cost_model *cost)
 {
     const trials_part *back = p->part ? p - 1 : p + 1;
-    double latency = (p->found->point[p->part][0].seconds - (p->slope + back->slope) * (double)(1 + header)) / 2;
+    const gci_finding *point = p->found->point[p->part];
+    int first = trials_first_long(p->found, p->part), n = (int)p->found->points[p->part], err = GC_OK;
+    double latency = (point[0].seconds - (p->slope + back->slope) * (double)(1 + header)) / 2, way = 0;
     cost->latency = gci_max_real(latency, 0);
     cost->per_byte = p->slope;
+    for (int i = first; i < n; i++)
+        way += (point[i].seconds - point[0].seconds - p->slope * (double)(point[i].bytes - point[0].bytes)) / (n - first);
+    for (size_t packets = 0; packets <= 2 && first > 0 && way > TRIALS_WAY * point[0].seconds && err == GC_OK; packets++)
+        err = gci_model_point(env, &cost->curve[GCI_COST_WAY], packets * GCI_TRIAL_PACKET, packets ? way : 0);
+    return err;
 }
 
 /* Kielmann, Bal and Verstoep 2000: the shortest there and back takes 2 (L + g(0)), a longer one there g(m) - g(0) more. */
@@ -422,8 +442,7 @@ static int trials_cost(const trials_fit *f, const trials_part *p, gci_cost_model
 {
     if (f->m->kind == GCI_PLOGP)
         return trials_plogp(f->env, p, cost);
-    trials_hockney(p, f->m->header, cost);
-    return GC_OK;
+    return trials_hockney(f->env, p, f->m->header, cost);
 }
 
 static int trials_costs(trials_fit *f)

@@ -221,6 +221,7 @@ static const char small[] =
     "between 0 1 send 1024 1.2345678901234567e-06\n"
     "between 0 1 recv 0 2e-06\n"
     "between 0 1 gap 1 0.333333\n"
+    "between 0 1 way 1448 0.0006\n"
     "between 1 0 latency 0.01 per-byte 0\n"
     "between 1 1 latency 0 per-byte 0\n"
     "table 1234567890123\n"
@@ -260,7 +261,7 @@ static void test_text(void **state)
     assert_near(0.1, m->nic[1].in);
     assert_near(0.3, m->trunk[2]);
     assert_near(1e-10, m->reduce);
-    assert_near(0.01 + 53 * 0.1, gci_model_p2p(m, 0, 2, 5));
+    assert_near(0.01 + 0.0006 + 53 * 0.1, gci_model_p2p(m, 0, 2, 5));
     assert_near(0.333333, gci_curve_at(&m->between[1].curve[GCI_COST_GAP], 5));
     assert_int_equal(m->between[1].curve[GCI_COST_SEND].points, 2);
     gci_model_drop(&env, m);
@@ -324,7 +325,7 @@ static void test_text_refused(void **state)
     refused("trunk 1 0", "trunk 1 2", "line 14: no such site: '2'");
     refused("within 1 latency", "within 2 latency", "line 16: no such class: '2'");
     refused("between 0 1 send 1024", "between 0 1 send 0", "line 21: sizes must ascend");
-    refused("between 1 0 latency", "between 0 1 latency", "line 24: these costs stand twice");
+    refused("between 1 0 latency", "between 0 1 latency", "line 25: these costs stand twice");
     refused("header 48", "header 48\nheader 48", "line 4: stands twice: 'header'");
     refused("kind plogp", "kind plogp\n\nkind hockney", "line 4: stands twice: 'kind'");
     refused("eager 262144", "eager 0\neager 262144", "line 5: stands twice: 'eager'");
@@ -333,16 +334,16 @@ static void test_text_refused(void **state)
     refused("site 1 uplink 0 0 apart", "site 0 uplink 1e-06 0 apart", "line 13: these costs stand twice");
     refused("site 1 uplink", "site 1 uplink 0 0 together\nsite 1 uplink", "line 14: these costs stand twice");
     refused("trunk 1 0 0.3", "trunk 1 0 0\ntrunk 1 0 0.3", "line 15: these costs stand twice");
-    refused("choice bcast 1 knomial:8", "choice bcast 1 fastest", "line 27: no such choice: bcast 1 fastest");
-    refused("choice bcast 1 knomial:8", "choice bcast 0 flat", "line 27: no such choice: bcast 0 flat");
-    refused("choice bcast 1 knomial:8", "choice bcast flat", "line 27: not like: choice w # w");
-    refused("table 1234567890123\n", "", "line 26: a choice before the table");
-    refused("choice bcast 1 knomial:8", "table 1", "line 27: stands twice: 'table'");
+    refused("choice bcast 1 knomial:8", "choice bcast 1 fastest", "line 28: no such choice: bcast 1 fastest");
+    refused("choice bcast 1 knomial:8", "choice bcast 0 flat", "line 28: no such choice: bcast 0 flat");
+    refused("choice bcast 1 knomial:8", "choice bcast flat", "line 28: not like: choice w # w");
+    refused("table 1234567890123\n", "", "line 27: a choice before the table");
+    refused("choice bcast 1 knomial:8", "table 1", "line 28: stands twice: 'table'");
     refused("within 1 latency 0 per-byte 0\n", "within 1 loggp 1e-5 2e-6 15e-6 0\n", "line 16: of LogGP's L o g G, g is above L + 2 o");
     refused("within 1 latency 0", "within 1 loggp 1e-5 2e-6 3e-6 1e-9\nwithin 1 latency 0", "line 17: these costs stand twice");
     refused("within 1 gap 7 1e-06\n", "within 1 loggp 1e-5 2e-6 3e-6 1e-9\n", "line 17: these costs stand twice");
     refused("between 1 0 latency 0.01 per-byte 0\n", "between 1 0 gap 1 1e-6\nbetween 1 0 loggp 1e-5 2e-6 3e-6 1e-9\n",
-            "line 25: these costs stand twice");
+            "line 26: these costs stand twice");
     refused("between 1 0 latency 0.01 per-byte 0\n", "", "no line with the latency between 1 0");
     refused("within 1 latency 0 per-byte 0\n", "# nothing\n\n", "no line with the latency within 1");
 }

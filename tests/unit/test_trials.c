@@ -161,7 +161,8 @@ static void test_rounds(void **state)
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
-typedef struct truth { double lan, wan, nic, line, uplink_out, uplink_in; bool together; } truth;
+/* way: what the latency of longer messages is more. */
+typedef struct truth { double lan, wan, nic, line, uplink_out, uplink_in, way; bool together; } truth;
 
 /* What k flows of each part take for a byte of each, if hosts, lines between sites and uplinks are what is slow. */
 static double slope_of(const truth *w, const gci_trial *trial, int part)
@@ -199,7 +200,7 @@ static gc_model *fit(gci_env *env, const truth *w, enum gci_model_kind kind)
             for (int k = 0; k < 4; k++) {
                 size_t bytes = k ? (size_t)4096 << (2 * k) : 1;
                 found[i].point[part][k] = (gci_finding){ .bytes = bytes, .busy = 1e-7 * (k + 1), .seconds = 2 * latency +
-                    slope_of(w, &p.t.trial[i], part) * (double)(bytes + 1 + 2 * GCI_HEADER_BYTES) };
+                    (k ? w->way : 0) + slope_of(w, &p.t.trial[i], part) * (double)(bytes + 1 + 2 * GCI_HEADER_BYTES) };
             }
         }
     assert_int_equal(GC_OK, gci_trials_fit(env, &p.t, found, kind, &m));
@@ -217,11 +218,14 @@ static void check_fit(const truth *w, int sites, int hosts)
     double between = fmax(fmax(w->line, w->nic), fmax(w->uplink_out, w->uplink_in));
     for (int i = 0; i < p.ranks; i++)
         for (int k = 0; k < p.ranks; k++) {
+            static const struct { size_t bytes; double way; } sizes[] = { { 1, 1.0 / 1448 }, { 724, 0.5 }, { 1448, 1 }, { 100000, 1 } };
             double seconds;
-            assert_int_equal(GC_OK, gc_model_p2p(m, i, k, 100000, &seconds));
             bool far = site(i) != site(k);
-            if (i != k)
-                assert_true(is(seconds, (far ? w->wan : w->lan) + (far ? between : w->nic) * (100000 + GCI_HEADER_BYTES)));
+            for (size_t s = 0; s < GCI_COUNT(sizes) && i != k; s++) {
+                assert_int_equal(GC_OK, gc_model_p2p(m, i, k, sizes[s].bytes, &seconds));
+                assert_true(is(seconds, (far ? w->wan : w->lan) + sizes[s].way * w->way +
+                                            (far ? between : w->nic) * (double)(sizes[s].bytes + GCI_HEADER_BYTES)));
+            }
         }
     for (int x = 0; x < sites; x++) {
         assert_true(is(m->uplink[x].out, uplinks && w->uplink_out > w->line ? w->uplink_out : 0));
@@ -249,6 +253,7 @@ static void test_shared(void **state)
         { .lan = 50e-6, .wan = 10e-3, .nic = 8e-9, .uplink_out = 1e-6, .line = 1e-7 },
         { .lan = 50e-6, .wan = 10e-3, .nic = 8e-9, .uplink_in = 1e-6, .line = 1e-7 },
         { .lan = 50e-6, .wan = 10e-3, .nic = 8e-9, .uplink_out = 1e-6, .uplink_in = 1e-6, .together = true },
+        { .lan = 1e-3, .wan = 10e-3, .nic = 4e-7, .line = 1e-6, .way = 6e-4 },
     };
     for (size_t i = 0; i < GCI_COUNT(grids); i++) {
         check_fit(&grids[i], 4, 4);
