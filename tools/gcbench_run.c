@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Every repetition is isolated: the ranks meet first (a barrier, or an instant that all wait for), and rank 0 has its time
- * before the next one begins. After BENCH_WARM of them, which do not count, rank 0 goes on until half the 95 % confidence interval
- * of the median is narrow enough, or there are as many as there may be. The interval is that of order statistics: nothing is
- * assumed of how times are distributed.
+ * before the next one begins. After BENCH_WARM of them, or fewer long ones, which do not count, rank 0 goes on until half the
+ * 95 % confidence interval of the median is narrow enough, or there are as many as there may be. The interval is that of order
+ * statistics: nothing is assumed of how times are distributed.
  */
 #include "gcbench.h"
 
@@ -194,17 +194,18 @@ static int bench_repeat(bench *b, bench_row *row)
     double begun = bench_now(), seconds;
     int32_t go = 1;
     int err = GC_OK, missed = 0;
-    for (int i = -BENCH_WARM; go && err == GC_OK; i++) {
+    for (int i = 0; go && err == GC_OK; i++) {
+        bool counts = i >= BENCH_WARM || (i > 0 && bench_now() - begun > b->job->o->seconds / BENCH_WARM);
         err = bench_once(b, &seconds);
         missed = seconds < 0 ? missed + 1 : 0;
         if (missed == BENCH_LATE) {
             b->ahead = fmin(2 * b->ahead, BENCH_START_MOST);
             missed = 0;
         }
-        if (i >= 0 && seconds >= 0 && b->rank == 0 && row->n < BENCH_SAMPLES)
+        if (counts && seconds >= 0 && b->rank == 0 && row->n < BENCH_SAMPLES)
             b->sample[row->n++] = seconds;
-        if (err == GC_OK && i >= 0) {
-            go = b->rank == 0 ? !bench_enough(b, row, begun) : 0;
+        if (err == GC_OK) {
+            go = b->rank == 0 ? !counts || !bench_enough(b, row, begun) : 0;
             err = gc_bcast(b->own, &go, sizeof go, 0);
         }
     }
