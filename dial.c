@@ -129,14 +129,19 @@ static const char *dial_why(int err, const gci_shake *s, char text[GCI_TEXT])
     return text;
 }
 
-static void dial_round_over(gci_control *c, gci_dial *d)
+static void dial_from_first(gci_control *c, gci_dial *d)
 {
     d->next = 0;
-    d->met = d->mute;                   /* whoever ends connections is not stopped: out of memory, perhaps */
-    d->mute = false;
-    d->rounds++;
     d->next_at = c->now + d->backoff;
     d->backoff = d->backoff * 2 < d->backoff_max ? d->backoff * 2 : d->backoff_max;
+}
+
+static void dial_round_over(gci_control *c, gci_dial *d)
+{
+    dial_from_first(c, d);
+    d->met = d->mute;                   /* whoever ends connections is not stopped: out of memory, perhaps */
+    d->mute = d->repeats = false;
+    d->rounds++;
     c->up->round(c, d);
 }
 
@@ -191,10 +196,10 @@ static void dial_missed(gci_control *c, gci_dial *d, int candidate, int err)
                 gci_conn_close(c, c->conn[i]);
         d->next = 0;
         d->next_at = c->now + dial_ms(BUSY_MS);
+    } else if (!d->open && (d->next == d->n || d->repeats)) {
+        dial_round_over(c, d);
     } else if (d->next < d->n) {
         d->next_at = c->now;
-    } else if (!d->open) {
-        dial_round_over(c, d);
     }
 }
 
@@ -889,8 +894,10 @@ static int64_t dial_step(gci_control *c, gci_dial *d)
             d->next++;
         else
             dial_try(c, d);
-    if (!d->over && d->n && d->next == d->n && dial_was_met(c, d))
-        dial_round_over(c, d);
+    if (!d->over && d->open && !d->chosen && d->next == d->n && dial_was_met(c, d)) {
+        d->repeats = true;
+        dial_from_first(c, d);
+    }
     if (d->over)
         return GCI_FOREVER;
     return d->next < d->n || !d->n ? d->next_at < d->deadline ? d->next_at : d->deadline : d->deadline;

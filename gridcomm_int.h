@@ -663,7 +663,7 @@ GCI int  gci_decide_call(gci_env *, const gc_model *, const gci_call *, const gc
                          gci_candidate[GCI_CANDIDATES], int *n);
 /* The table of a model's ranks, who stand in these clusters. GC_ERR_NOMEM. */
 GCI int  gci_decide(gci_env *, const gc_model *, const gci_clusters *, gci_decisions *);
-/* A number that other costs, clusters or ways to choose hardly have; at most SIZE_MAX / 2. */
+/* A number that other costs, clusters or ways to choose hardly have: 1 to INT32_MAX. */
 GCI uint64_t gci_decide_for(const gc_model *, const gci_clusters *);
 /* What it says of a call. false: nothing. */
 GCI bool gci_decided(const gci_decisions *, const gci_call *, gci_algo_choice *);
@@ -1207,6 +1207,7 @@ struct gci_dial {
     bool      met;              /* an address took a connection: a host is there ... */
     bool      mute;             /* ... and in this round one did, and then said nothing */
     bool      hurry;            /* all addresses at once, nearly */
+    bool      repeats;          /* in this round those that are not under way are tried once more */
     bool      asked, called;    /* it is the overlay that wants it; the peer */
     gci_conn *chosen;           /* the one that got our PROOF; it alone may succeed */
     int64_t   next_at, backoff, backoff_max, deadline, begun;
