@@ -277,8 +277,8 @@ int MPI_Finalize(void)
         return GCM_FAIL(NULL, MPI_ERR_OTHER);
     gcm_attrs_end(MPI_COMM_SELF);       /* first of all: libraries end themselves so */
     gcm_attrs_end(MPI_COMM_WORLD);
-    gc_barrier(world);                  /* now nobody begins to receive any more; gc_finalize tells what has failed */
-    gcm_orphans_wait(true);
+    bool all_here = gc_barrier(world) == GC_OK;         /* nobody begins to receive any more; gc_finalize tells what has failed */
+    gcm_orphans_wait(true, all_here);
     end_all();
     int err = gc_finalize(world);
     life.ended = true;

@@ -87,7 +87,7 @@ int MPI_Buffer_detach(void *buffer, int *bytes)
 {
     if (!buffer || !bytes)
         return GCM_FAIL(NULL, MPI_ERR_ARG);
-    gcm_orphans_wait(false);
+    gcm_orphans_wait(false, false);
     pthread_mutex_lock(&attached.lock);
     memcpy(buffer, &attached.buffer, sizeof attached.buffer);
     *bytes = (int)attached.bytes;

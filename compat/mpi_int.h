@@ -222,7 +222,8 @@ GCM void gcm_request_drop(MPI_Request request, bool store, size_t bytes);   /* a
 GCM void gcm_request_orphan(MPI_Request request);       /* it is completed and freed some time */
 GCM size_t gcm_orphans_sweep(void);     /* of those that are complete; how many bytes of the attached buffer the rest takes */
 GCM void gcm_orphans_unpack(void);      /* something has completed: so may they have */
-GCM void gcm_orphans_wait(bool last);   /* for those in the attached buffer; or for all, once nobody receives any more */
+/* For those in the attached buffer; or (last) for all. take_back: all ranks are in MPI_Finalize. */
+GCM void gcm_orphans_wait(bool last, bool take_back);
 GCM void gcm_status_set(MPI_Status *to, const gc_status *from);
 extern const gc_status gcm_nobody;                      /* of a message to or from MPI_PROC_NULL */
 

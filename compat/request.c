@@ -8,14 +8,15 @@
  *
  * Orphans (buffered sends, requests that were freed) are completed when the next one comes, and at the end of the program.
  * Those that unpack what has come are looked at whenever something else completes, from which the program may know that it
- * has. A send that nobody receives is an error of the program's, but does not hold up its end: once all ranks are in
- * MPI_Finalize it is taken back.
+ * has. A send that nobody receives is an error of the program's, but does not hold up its end: GRACE after all ranks are in
+ * MPI_Finalize it is taken back. (Receives that were freed there may still get what is on its way.)
  */
 #include "mpi_int.h"
 
 #include <pthread.h>
 
 enum { FEW = 64 };                      /* requests of one call for which no memory is asked */
+#define GRACE 1.0                       /* s */
 
 const gc_status gcm_nobody = { .source = MPI_PROC_NULL, .tag = MPI_ANY_TAG, .fault_rank = -1 };
 static const gc_status nothing = { .source = MPI_ANY_SOURCE, .tag = MPI_ANY_TAG, .fault_rank = -1 };
@@ -378,6 +379,7 @@ static MPI_Request orphan_out(bool any)
     if (r) {
         *at = r->next;
         orphans--;
+        kept = kept < orphans ? kept : orphans;
         unpacked -= r->recv.temp != NULL;
     }
     pthread_mutex_unlock(&orphanage.lock);
@@ -391,10 +393,12 @@ GCM void gcm_orphans_unpack(void)
 }
 
 /* Without the lock: what is waited for may need a thread that makes orphans. */
-GCM void gcm_orphans_wait(bool last)
+GCM void gcm_orphans_wait(bool last, bool take_back)
 {
+    const double until = MPI_Wtime() + GRACE;
     for (MPI_Request r; (r = orphan_out(last)) != NULL;) {
-        if (last && r->gc && !r->receives)
+        double left = until - MPI_Wtime();
+        if (take_back && r->gc && !r->receives && gc_wait_for(&r->gc, left > 0 ? left : 0, &r->result) == GC_ERR_TIMEOUT)
             gc_cancel(r->gc);
         request_done(r, true);
         request_take(&r, MPI_STATUS_IGNORE);
