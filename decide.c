@@ -375,28 +375,39 @@ static int decide_coll(decide *d)
 
 /* ---- what a table is made for ------------------------------------------------------------------------------------- */
 
-/* FNV-1a (Fowler, Noll and Vo). */
-static void decide_mix(uint64_t *hash, const void *data, size_t bytes)
+/* FNV-1a (Fowler, Noll and Vo), of the same bytes on all processors. */
+static void decide_mix(uint64_t *hash, double x)
 {
-    for (const uint8_t *at = data, *end = at + bytes; at < end; at++)
-        *hash = (*hash ^ *at) * UINT64_C(1099511628211);
+    uint8_t bytes[8];
+    gci_put_real(bytes, x);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        *hash = (*hash ^ bytes[i]) * UINT64_C(1099511628211);
+}
+
+static void decide_mix_ints(uint64_t *hash, const int32_t *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        decide_mix(hash, x[i]);
 }
 
 static void decide_mix_port(uint64_t *hash, const gci_port *p)
 {
-    const double x[] = { p->out, p->in, p->together };
-    decide_mix(hash, x, sizeof x);
+    decide_mix(hash, p->out);
+    decide_mix(hash, p->in);
+    decide_mix(hash, p->together);
 }
 
 static void decide_mix_cost(uint64_t *hash, const gci_cost_model *c)
 {
-    decide_mix(hash, &c->latency, sizeof c->latency);
-    decide_mix(hash, &c->per_byte, sizeof c->per_byte);
-    for (int k = 0; k < GCI_COSTS; k++)
+    decide_mix(hash, c->latency);
+    decide_mix(hash, c->per_byte);
+    for (int k = 0; k < GCI_COSTS; k++) {
+        decide_mix(hash, c->curve[k].points);
         for (int32_t i = 0; i < c->curve[k].points; i++) {
-            const double point[] = { (double)c->curve[k].point[i].bytes, c->curve[k].point[i].seconds };
-            decide_mix(hash, point, sizeof point);
+            decide_mix(hash, (double)c->curve[k].point[i].bytes);
+            decide_mix(hash, c->curve[k].point[i].seconds);
         }
+    }
 }
 
 GCI uint64_t gci_decide_for(const gc_model *m, const gci_clusters *clusters)
@@ -404,22 +415,24 @@ GCI uint64_t gci_decide_for(const gc_model *m, const gci_clusters *clusters)
     const gci_topo *topo = clusters->topo;
     const double numbers[] = { DECIDE_VERSION, m->ranks, m->classes, m->sites, (double)m->header, (double)m->eager, m->reduce, m->copy };
     uint64_t hash = UINT64_C(14695981039346656037);
-    decide_mix(&hash, numbers, sizeof numbers);
-    decide_mix(&hash, m->class_of, (size_t)m->ranks * sizeof *m->class_of);
-    decide_mix(&hash, m->host_of, (size_t)m->ranks * sizeof *m->host_of);
-    decide_mix(&hash, m->site_of, (size_t)m->classes * sizeof *m->site_of);
-    decide_mix(&hash, m->trunk, (size_t)m->sites * (size_t)m->sites * sizeof *m->trunk);
+    for (size_t i = 0; i < GCI_COUNT(numbers); i++)
+        decide_mix(&hash, numbers[i]);
+    decide_mix_ints(&hash, m->class_of, m->ranks);
+    decide_mix_ints(&hash, m->host_of, m->ranks);
+    decide_mix_ints(&hash, m->site_of, m->classes);
+    for (int i = 0; i < m->sites * m->sites; i++)
+        decide_mix(&hash, m->trunk[i]);
+    for (int i = 0; i < m->sites; i++)
+        decide_mix_port(&hash, &m->uplink[i]);
     for (int i = 0; i < m->classes; i++) {
         decide_mix_port(&hash, &m->nic[i]);
         decide_mix_cost(&hash, &m->within[i]);
     }
-    for (int i = 0; i < m->sites; i++)
-        decide_mix_port(&hash, &m->uplink[i]);
     for (int i = 0; i < m->classes * m->classes; i++)
         decide_mix_cost(&hash, &m->between[i]);
-    decide_mix(&hash, topo->of, (size_t)topo->nodes * sizeof *topo->of);
-    decide_mix(&hash, topo->parent, (size_t)topo->clusters * sizeof *topo->parent);
-    return (hash ^ hash >> 32) % (SIZE_MAX / 2) + 1;
+    decide_mix_ints(&hash, topo->of, topo->nodes);
+    decide_mix_ints(&hash, topo->parent, topo->clusters);
+    return (hash ^ hash >> 32) % INT32_MAX + 1;         /* which all machines can read in a file */
 }
 
 GCI int gci_decide(gci_env *env, const gc_model *model, const gci_clusters *clusters, gci_decisions *out)

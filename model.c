@@ -214,6 +214,8 @@ GCI int gci_model_from_loggp(gci_env *env, const gci_loggp *p, gci_cost_model *o
 {
     int err;
     *out = (gci_cost_model){ .latency = p->latency + 2 * p->overhead - p->gap };
+    if (out->latency < 0 && out->latency > -1e-9 * p->gap)
+        out->latency = 0;               /* as wide as sums of decimal fractions are */
     if (out->latency < 0)
         return GC_ERR_ARG;
     if ((err = gci_model_point(env, &out->curve[GCI_COST_SEND], 1, p->overhead)) == GC_OK &&

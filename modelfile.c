@@ -301,7 +301,7 @@ static int modelfile_table(modelfile_reader *r, int shape)
         return modelfile_fail(r, "a choice before the table", "");
     snprintf(line, sizeof line, "%.*s %zu %.*s", (int)gci_min(r->word[1].bytes, MODELFILE_SHOWN), r->word[1].at, r->n[0],
              (int)gci_min(r->word[3].bytes, MODELFILE_SHOWN), r->word[3].at);
-    return gci_decisions_read_line(line, strlen(line), table) ? GC_OK : modelfile_fail(r, "no such choice: ", line);
+    return gci_decisions_read_line(line, strlen(line), table) ? GC_OK : modelfile_fail_at(r, &r->word[3], "no such choice:");
 }
 
 static int modelfile_costs(modelfile_reader *r, int shape)

@@ -316,13 +316,14 @@ typedef struct trials_fit {
     double           *single;           /* [2 * classes] of the fastest out of a host, and into it */
 } trials_fit;
 
-/* The first of those that have several packets, if there are two; else the shortest. */
+/* The first of those that have several packets, if there is one of twice its length to tell a rate with; else the shortest. */
 static int trials_first_long(const gci_findings *found, int part)
 {
+    const gci_finding *point = found->point[part];
     int n = (int)found->points[part], i = 0;
-    while (i < n && found->point[part][i].bytes < TRIALS_PACKETS * GCI_TRIAL_PACKET)
+    while (i < n && point[i].bytes < TRIALS_PACKETS * GCI_TRIAL_PACKET)
         i++;
-    return n - i >= 2 ? i : 0;
+    return i < n && point[n - 1].bytes >= 2 * point[i].bytes ? i : 0;
 }
 
 /* One flow: the straight line with the least squares through the first of those that have several packets: how long a message of
@@ -400,19 +401,20 @@ static const trials_part *trials_stands(const trials_fit *f, int32_t a, int32_t 
 
 /* ---- the costs of pairs ------------------------------------------------------------------------------------------ */
 
-/* There and back: two latencies, two bytes and their headers. If long messages take longer than at this rate, all by as much, that
- * is on the way of their first packet. */
+/* There and back: two latencies, two bytes and their headers. If all long messages take longer than at this rate, by so much or
+ * more, that is on the way of their first packet. */
 static int trials_hockney(gci_env *env, const trials_part *p, size_t header, gci_cost_model *cost)
 {
     const trials_part *back = p->part ? p - 1 : p + 1;
     const gci_finding *point = p->found->point[p->part];
     int first = trials_first_long(p->found, p->part), n = (int)p->found->points[p->part], err = GC_OK;
-    double latency = (point[0].seconds - (p->slope + back->slope) * (double)(1 + header)) / 2, way = 0;
+    double latency = (point[0].seconds - (p->slope + back->slope) * (double)(1 + header)) / 2, way = point[first].seconds;
     cost->latency = gci_max_real(latency, 0);
     cost->per_byte = p->slope;
     for (int i = first; i < n; i++)
-        way += (point[i].seconds - point[0].seconds - p->slope * (double)(point[i].bytes - point[0].bytes)) / (n - first);
-    for (size_t packets = 0; packets <= 2 && first > 0 && way > TRIALS_WAY * point[0].seconds && err == GC_OK; packets++)
+        way = gci_min_real(way, point[i].seconds - point[0].seconds - p->slope * (double)(point[i].bytes - point[0].bytes));
+    bool has_way = first > 0 && p->slope > 0 && way > TRIALS_WAY * point[0].seconds;
+    for (size_t packets = 0; packets <= 2 && has_way && err == GC_OK; packets++)
         err = gci_model_point(env, &cost->curve[GCI_COST_WAY], packets * GCI_TRIAL_PACKET, packets ? way : 0);
     return err;
 }

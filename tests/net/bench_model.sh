@@ -24,13 +24,18 @@ BUSY_MOST=60
 work=$(mktemp -d)
 [ -z "$KEEP" ] || mkdir -p "$KEEP"
 failed=0 B=
-trap '[ -z "$B" ] || $bed down "$B"; rm -rf "$work"' EXIT
+bed_down() { [ -z "$B" ] || "$bed" down "$B"; B=; }
+trap 'bed_down; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
 if [ "$(id -u)" != 0 ]; then
     echo 'bench_model.sh: not measured: network namespaces need root' >&2
     exit 1
 fi
+
+for clusters in $NETWORKS; do
+    [ $((RANKS % clusters)) = 0 ] || { echo "bench_model.sh: $RANKS hosts are not $clusters clusters of one size" >&2; exit 2; }
+done
 
 latency=(5 8 12 6 10 7) rate=(16 8 4 12 6 10)   # of the pairs of clusters in turn, ms and Mbit/s
 lay_out() { # clusters: the description of a bed
@@ -78,16 +83,15 @@ network() { # clusters
         say
         return 1
     fi
-    ticks | awk -v busy="$busy" -v idle="$idle" -v most=$BUSY_MOST '{ busy = $1 - busy; idle = $2 - idle; share = 100 * busy / (busy + idle)
-        printf "    processor %.0f %%%s\n", share, share > most ? ": VOID, the processor is the limit" : "" }'
-    echo "    $($bed late "$B")"
     [ -z "$KEEP" ] || cp "$work/$name.model" "$work/$name.csv" "$KEEP"
-    $bed down "$B"
-    B=
+    ticks | awk -v busy="$busy" -v idle="$idle" -v most=$BUSY_MOST '{ busy = $1 - busy; idle = $2 - idle; share = 100 * busy / (busy + idle)
+        printf "    processor %.0f %%%s\n", share, share > most ? ": VOID, it is the limit" : ""; exit share > most }' &&
+        $bed late "$B" | sed 's/^/    /' && $bed late "$B" >/dev/null
 }
 tables=()
 for clusters in $NETWORKS; do
     if network "$clusters"; then tables+=("$work/$clusters-clusters.csv"); else echo "$clusters clusters: NOT MEASURED"; failed=1; fi
+    bed_down
 done
 [ ${#tables[@]} = 0 ] || tests/net/predicted.py ${FIGURE:+--figure "$FIGURE"} "${tables[@]}" || failed=1
 exit $failed

@@ -85,8 +85,10 @@ INK = ['#1f77b4', '#d95f02', '#1b9e77', '#7570b3']
 
 def draw(path, tables):
     points = [(i, r) for i, (_, rows) in enumerate(tables) for r in rows if r.predicted and r.algorithm]
+    if not points:
+        sys.exit('predicted.py: nothing to draw')
     low = math.floor(math.log10(min(min(r.median, r.predicted) for _, r in points)))
-    high = math.ceil(math.log10(max(max(r.median, r.predicted) for _, r in points)))
+    high = max(low + 1, math.ceil(math.log10(max(max(r.median, r.predicted) for _, r in points))))
     at = lambda seconds: SIDE * (math.log10(seconds) - low) / (high - low)
     x, y = (lambda s: LEFT + at(s)), (lambda s: TOP + SIDE - at(s))
     unit = lambda e: {-6: '1 us', -5: '10 us', -4: '100 us', -3: '1 ms', -2: '10 ms', -1: '100 ms', 0: '1 s', 1: '10 s', 2: '100 s'}.get(e, f'1e{e} s')

@@ -286,7 +286,7 @@ static void test_made_for(void **state)
     place_make(&one, 1, 6);
     gc_model *m = model_make(2, 3, false), *uplinks = model_make(2, 3, true);
     uint64_t made_for = gci_decide_for(m, &two.s);
-    assert_true(made_for > 0 && made_for <= SIZE_MAX / 2);
+    assert_true(made_for > 0 && made_for <= INT32_MAX);
     assert_int_equal(made_for, gci_decide_for(m, &two.s));
     assert_int_not_equal(made_for, gci_decide_for(m, &one.s));
     assert_int_not_equal(made_for, gci_decide_for(uplinks, &two.s));
@@ -294,6 +294,9 @@ static void test_made_for(void **state)
     assert_int_not_equal(made_for, gci_decide_for(m, &two.s));
     m->between[1].latency = uplinks->between[1].latency;
     assert_int_equal(GC_OK, gci_model_point(&env, &m->within[0].curve[GCI_COST_GAP], 1, 1e-9));
+    made_for = gci_decide_for(m, &two.s);
+    m->within[0].curve[GCI_COST_WAY] = m->within[0].curve[GCI_COST_GAP];
+    m->within[0].curve[GCI_COST_GAP] = (gci_curve){ 0, NULL };
     assert_int_not_equal(made_for, gci_decide_for(m, &two.s));
     gci_model_drop(&env, m);
     gci_model_drop(&env, uplinks);

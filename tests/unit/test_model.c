@@ -334,8 +334,8 @@ static void test_text_refused(void **state)
     refused("site 1 uplink 0 0 apart", "site 0 uplink 1e-06 0 apart", "line 13: these costs stand twice");
     refused("site 1 uplink", "site 1 uplink 0 0 together\nsite 1 uplink", "line 14: these costs stand twice");
     refused("trunk 1 0 0.3", "trunk 1 0 0\ntrunk 1 0 0.3", "line 15: these costs stand twice");
-    refused("choice bcast 1 knomial:8", "choice bcast 1 fastest", "line 28: no such choice: bcast 1 fastest");
-    refused("choice bcast 1 knomial:8", "choice bcast 0 flat", "line 28: no such choice: bcast 0 flat");
+    refused("choice bcast 1 knomial:8", "choice bcast 1 fastest", "line 28: no such choice: 'fastest'");
+    refused("choice bcast 1 knomial:8", "choice bcast 0 flat", "line 28: no such choice: 'flat'");
     refused("choice bcast 1 knomial:8", "choice bcast flat", "line 28: not like: choice w # w");
     refused("table 1234567890123\n", "", "line 27: a choice before the table");
     refused("choice bcast 1 knomial:8", "table 1", "line 28: stands twice: 'table'");
