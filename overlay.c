@@ -463,6 +463,13 @@ static void own_attach(gci_overlay *o, const gci_news *news)
     gci_link_pump(o, link);
 }
 
+/* All are to do without this edge. (Out of memory: with the next connection. Once the control thread has ended nobody cares.) */
+static void hop_is_down(gci_overlay *o, int peer)
+{
+    if (o->control)
+        (void)gci_control_down(o->control, peer);
+}
+
 /* A neighbour that breaks the rules again and again is given up, and its link is not one for routes. */
 static void hop_offends(gci_overlay *o, gci_link *hop)
 {
@@ -470,8 +477,7 @@ static void hop_offends(gci_overlay *o, gci_link *hop)
     if (++hop->offences != OFFENCES_MAX)
         return;
     way_is_missing(o, hop->peer, GC_ERR_PROTOCOL);
-    if (o->control)
-        (void)gci_control_down(o->control, hop->peer);  /* out of memory: with the next connection */
+    hop_is_down(o, hop->peer);
 }
 
 /* The connection of a hop has ended; its place remains. What was in it is lost, which a new epoch makes good. */
@@ -502,7 +508,7 @@ static void hop_attach(gci_overlay *o, int peer, int fd)
     if (!hop || !gci_hop_is_wanted(o, peer) || hop->offences >= OFFENCES_MAX) {
         o->sys->close(o->sys, fd);      /* if it is needed, another one will be asked for */
         if (hop && hop->offences >= OFFENCES_MAX)
-            (void)gci_control_down(o->control, peer);
+            hop_is_down(o, peer);
         if (!hop)
             gci_log(o->env, GC_LOG_ERROR, "no memory for the backbone link to rank %d", peer);
         if (!hop && hunger(o))
@@ -606,7 +612,7 @@ static void hop_fails(gci_overlay *o, int peer, int code)
         return;
     }
     if (p->hop->failures >= FAILURES_MAX)
-        (void)gci_control_down(o->control, peer);       /* out of memory: the next time */
+        hop_is_down(o, peer);
     else if (p->hop->queued == 0 && !p->hop->waiters && !gci_hop_has_lost(o, p->hop))
         return;
     p->unasked[GCI_BACKBONE] = o->unasked = true;
