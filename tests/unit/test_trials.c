@@ -20,7 +20,7 @@ enum { RANKS_MAX = 400 };
 
 typedef struct place {
     int  ranks, host[RANKS_MAX];
-    char path[RANKS_MAX][8];
+    char path[RANKS_MAX][16];
     gci_topo topo;
     gci_clusters clusters;
     gci_trials t;
