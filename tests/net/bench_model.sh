@@ -85,7 +85,8 @@ network() { # clusters
     fi
     [ -z "$KEEP" ] || cp "$work/$name.model" "$work/$name.csv" "$KEEP"
     ticks | awk -v busy="$busy" -v idle="$idle" -v most=$BUSY_MOST '{ busy = $1 - busy; idle = $2 - idle; share = 100 * busy / (busy + idle)
-        printf "    processor %.0f %%%s\n", share, share > most ? ": VOID, it is the limit" : ""; exit share > most }' &&
+        void = share > most
+        printf("    processor %.0f %%%s\n", share, void ? ": VOID, it is the limit" : ""); exit void }' &&
         $bed late "$B" | sed 's/^/    /' && $bed late "$B" >/dev/null
 }
 tables=()
