@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 
 # The rooms from the ground up; dist/gridcomm.c joins them in this order.
-ROOMS = sys netlink text op topo route backbone mend linksfile model modelfile treemodel tree sched treecoll exchange circulant local places wide_reduce wide_alltoall wide predict trials choose decide site boot launch addrsel override pmi dial join reach life mesh control inbox link forward strand overlay drive comm request match p2p peers post message coll calls modeluse measure describe gridcomm
+ROOMS = sys netlink text op topo route backbone mend linksfile model modelfile treemodel tree sched treecoll exchange circulant local places wide_reduce wide_alltoall wide predict trials choose decide site boot launch addrsel override pmi dial join reach life rescue mesh control inbox link forward strand overlay drive comm request match p2p peers post shrink message coll calls modeluse measure describe stall gridcomm
 
 BUILD  ?= build
 CFLAGS ?= -O2 -g
@@ -10,6 +10,7 @@ PREFIX ?= /usr/local
 SAN    =
 TESTS  =
 FUZZ_SECONDS = 60
+FIGURE ?= docs/models-predicted.svg
 
 CLANG         ?= clang
 LLVM_COV      ?= llvm-cov
@@ -48,7 +49,7 @@ scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/test_*.sh tests/ne
 chosen     = $(if $(TESTS),$(foreach t,$(1),$(if $(strip $(foreach p,$(TESTS),$(findstring $(p),$(t)))),$(t))),$(1))
 tools     := $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(patsubst %.c,$(OUT)/%,$(wildcard tests/net/*.c tests/run/*.c))
 
-.PHONY: all lib test foreign programs demo bench bench-coll bench-model bench-apps figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
+.PHONY: all lib test foreign programs demo bench bench-coll bench-model bench-apps sweep planted figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -89,13 +90,15 @@ $(OUT)/examples/%: $(OUT)/obj/examples/%.o $(LIB)
 $(OUT)/tests/net/%: $(OUT)/obj/tests/net/%.o $(OUT)/obj/tools/tool.o $(LIB)
 	$(call link,-lm)
 $(OUT)/tests/net/mpi_cost: $(OUT)/obj/compat/mpi.o
+$(OUT)/tests/net/memory: $(call objects,$(simulated))
 $(OUT)/tests/run/%: $(OUT)/obj/tests/run/%.o $(LIB)
 	$(call link)
 $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $(call objects,$(call support,unit)) $(LIB)
 	$(call link,-lcmocka -lm)
 $(OUT)/tests/unit/test_hostfile: $(call objects,$(filter-out tools/gcrun.c,$(gcrun)))
 $(OUT)/tests/sim/%: $(OUT)/obj/tests/sim/%.o $(call objects,$(simulated)) $(LIB)
-	$(call link,-lcmocka -lm)
+	$(call link,-lcmocka -lm $(wrapped))
+$(OUT)/tests/sim/test_sweep: wrapped := -Wl,--wrap=calloc,--wrap=realloc
 $(OUT)/tests/figures/overlay_figures: $(call objects,tests/figures/overlay_figures.c tests/unit/overlay_world.c) $(LIB)
 	$(call link,-lm)
 $(OUT)/tests/figures/collectives_figures: $(call objects,tests/figures/collectives_figures.c $(simulated)) $(LIB)
@@ -107,6 +110,11 @@ $(OUT)/tests/api-real/%: $(OUT)/obj/tests/api/%.o $(call objects,$(call support,
 	$(call link,-lcmocka -lm)
 $(OUT)/tests/api-dist/%: $(OUT)/obj/tests/api/%.o $(call objects,$(call support,api) $(real)) $(OUT)/obj/dist/gridcomm.o
 	$(call link,-lcmocka -lm)
+
+# Faults planted in the library: do random jobs find them? An hour or less; ONLY=regex: some of them.
+planted: $(OUT)/tests/sim/test_chaos
+	@COMPILE='$(COMPILE)' LINK='$(LINK)' OBJECTS='$(call objects,tests/sim/test_chaos.c $(simulated))' LIBS='$(LIB) -lcmocka -lm' \
+	  bash tests/sim/planted.sh $(OUT)
 
 figures: $(OUT)/tests/figures/overlay_figures $(OUT)/tests/figures/collectives_figures
 	$< docs
@@ -143,7 +151,7 @@ bench-coll:
 bench-model:
 	@sh tests/need.sh test
 	@$(MAKE) --no-print-directory all $(OUT)/tests/net/wan $(OUT)/tests/net/enter
-	@bash tests/net/bench_model.sh $(OUT)
+	@FIGURE='$(FIGURE)' bash tests/net/bench_model.sh $(OUT)
 
 bench-apps:
 	@sh tests/need.sh test
@@ -183,6 +191,14 @@ tidy:
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --suppress=ctuuninitvar --error-exitcode=1 \
 	  -D_GNU_SOURCE -DGCI= -DGCM= -I. $(checked)
 
+# Every allocation and system call of small jobs fails in turn, in every way; and which places of the library that reaches. The
+# latter needs a line for each call, so nothing is optimised.
+sweep:
+	@$(MAKE) --no-print-directory BUILD='$(BUILD)/sweep' CFLAGS='-O0 -g' $(BUILD)/sweep/tests/sim/test_sweep
+	@rm -f $(BUILD)/sweep/sites
+	@SWEEP=$${SWEEP:-all} SWEEP_SITES=$(BUILD)/sweep/sites $(BUILD)/sweep/tests/sim/test_sweep
+	@sh tests/sim/sites.sh $(BUILD)/sweep/tests/sim/test_sweep $(BUILD)/sweep/sites
+
 coverage:
 	@$(MAKE) --no-print-directory COVERAGE=1 test
 	@cd $(BUILD)/coverage && gcov -n $(rooms:%.c=obj/%.o) 2>/dev/null | \
@@ -209,16 +225,18 @@ help:
 	@echo 'make demo        8 processes in 2 clusters on this machine: ring, broadcast of a file, allreduce'
 	@echo 'make test        builds and runs all tests; TESTS="unit/test_op api" runs those whose name has a word of it'
 	@echo 'make foreign     fetches, compiles and runs MPI programs of others; PROGRAMS="hypre suite": some of them'
-	@echo 'make bench       the ratios against bare sockets, on the test bed (root)'
+	@echo 'make bench       the ratios against bare sockets, and bench-model, on the test bed (root)'
 	@echo 'make bench-coll  collectives between sites, beside their lower bounds and two MPIs, on the test bed (root)'
-	@echo 'make bench-model predictions and choices of a model fitted on point-to-point messages, on the test bed (root)'
+	@echo 'make bench-model predictions and choices of a model fitted on point-to-point messages, on the test bed (root); FIGURE=$(FIGURE)'
 	@echo 'make bench-apps  examples/asp and qr between sites, with and without the hierarchy, on the test bed (root)'
+	@echo 'make planted     plants faults in the library, and sees that random jobs on a failing network find them'
 	@echo 'make figures     docs/overlay-figures.md and its plots: what sparse links cost, by simulation;'
 	@echo '                 docs/collectives-figures.md: every collective beside its lower bound'
 	@echo 'make dist        dist/gridcomm.h and dist/gridcomm.c: the library as two files'
 	@echo 'make install     PREFIX=$(PREFIX) DESTDIR='
 	@echo 'make fuzz        FUZZ_SECONDS=$(FUZZ_SECONDS) for each target; make fuzz-coverage: share of the parsers reached'
 	@echo 'make tidy        clang-tidy and cppcheck;  make coverage: lines reached by the tests'
+	@echo 'make sweep       each allocation and system call fails in turn, everywhere and in every way; SWEEP=look only lists where'
 	@echo 'make clean       removes $(BUILD) and dist'
 	@echo 'Variables: CC=clang CFLAGS= LDFLAGS= BUILD=build SAN=address,undefined|thread'
 

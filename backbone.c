@@ -28,6 +28,7 @@
 #include "gridcomm_int.h"
 
 enum { BACKBONE_ONE = 65536,    /* keys of draws: 1 to this */
+       BACKBONE_FEW = 9,           /* ranks: all pairs, by the rule for more but for 8, and deaths part nobody */
        BACKBONE_MILLION = 1000000,  /* densities count in millionths, so that all ranks round alike */
        BACKBONE_FIRST_ROOM = 1024,  /* links of a first allocation */
        BACKBONE_WAN = 1, BACKBONE_LAN = 2, BACKBONE_HOST = 3 };
@@ -253,13 +254,15 @@ static void backbone_thin(backbone_chooser *c, uint64_t wanted)
     c->links = kept;
 }
 
-/* Links asked for; the default is n * log2 n, so 2 log2 n of each rank. */
+/* Links asked for; the default is n * log2 n, so 2 log2 n of each rank, and between few ranks all. */
 static uint64_t backbone_wanted(uint64_t n, double density)
 {
     uint64_t pairs = n * (n - 1) / 2, bits = 0;
     while (UINT64_C(1) << bits < n)
         bits++;
     uint64_t millionths = density > 0 && density < 1 ? (uint64_t)(density * BACKBONE_MILLION + 0.5) : BACKBONE_MILLION;
+    if (density <= 0 && n <= BACKBONE_FEW)
+        return pairs;
     uint64_t wanted = density > 0 ? (pairs * millionths + BACKBONE_MILLION / 2) / BACKBONE_MILLION : n * bits;
     return wanted < pairs ? wanted : pairs;
 }

@@ -210,7 +210,7 @@ GCI bool gci_choose_read_name(enum gci_coll coll, const char *text, size_t bytes
             return false;
     }
     const gci_algo *algo = gci_algo_find(coll, word);
-    bool sound = algo && (algo->emit == gci_tree_algo ? gci_tree_is_shape(word) : !strchr(word, ':'));
+    bool sound = algo && strcmp(word, "given") != 0 && (!strchr(word, ':') || gci_tree_is_shape(word));
     if (!sound || strlen(word) >= sizeof out->name)
         return false;
     *out = (gci_algo_choice){ .segment = (size_t)segment };

@@ -228,8 +228,10 @@ static int coll_invert(gci_env *env, coll_plan *plan)
     return GC_OK;
 }
 
-static int coll_plan_build(gci_env *env, const gci_algo_choice *choice, bool forced, const gci_call *call, coll_plan **out)
+static int coll_plan_build(gci_env *env, const struct gci_coll_state *st, const gci_algo_choice *choice, const gci_call *call,
+                           coll_plan **out)
 {
+    bool forced = st->forced[call->coll].name[0] != 0;
     gci_algo_choice used = *choice;
     gci_call own = *call;
     int err;
@@ -242,6 +244,7 @@ static int coll_plan_build(gci_env *env, const gci_algo_choice *choice, bool for
     plan->bytes = sizeof *plan + lists;
     if (lists > 0)
         coll_copy_lists(&plan->call, plan->list);
+    own.model = st->model;
     while ((err = gci_sched_build(env, gci_algo_find(call->coll, used.name), used.name, &own, &plan->sched)) ==
            GC_ERR_UNSUPPORTED && gci_choose_next(call, &used)) {
         own.segment = used.segment;
@@ -313,7 +316,7 @@ static int coll_plan_get(gc_comm *comm, const gci_algo_choice *choice, const gci
             return GC_OK;
         }
     }
-    int err = coll_plan_build(&comm->world->env, choice, st->forced[call->coll].name[0] != 0, call, out);
+    int err = coll_plan_build(&comm->world->env, st, choice, call, out);
     if (err < 0)
         return err;
     (*out)->runs++;
@@ -827,7 +830,7 @@ static uint32_t coll_signature_of(const gci_coll_args *args, const gci_algo_choi
     const gci_call *call = &args->call;
     bool user = args->user.fn != NULL;
     uint64_t hash = coll_hash((uint64_t)call->root + 1, call->bytes);
-    hash = coll_hash(hash, call->even ? call->own : SIZE_MAX);
+    hash = coll_hash(hash, call->even ? call->own : UINT64_MAX);
     hash = coll_hash(hash, call->elem_bytes);
     hash = coll_hash(hash, choice->segment);
     hash = coll_hash(hash, call->canonical);
@@ -849,9 +852,9 @@ typedef struct coll_failure { int code, fault; char text[GCI_TEXT]; } coll_failu
 
 static int coll_check_alive(const gc_comm *comm, enum gci_coll coll, coll_failure *why)
 {
-    why->code = comm->world->aborted ? GC_ERR_ABORTED : comm->dead > 0 ? GC_ERR_PEER : GC_OK;
-    why->fault = why->code == GC_ERR_PEER ? comm->first_dead : why->code ? gci_comm_rank(comm, comm->world->abort_origin) : -1;
-    if (why->code == GC_ERR_PEER)
+    why->code = gci_comm_gone(comm, GC_ANY_SOURCE);
+    why->fault = why->code == GC_ERR_ABORTED ? gci_comm_rank(comm, comm->world->abort_origin) : why->code ? comm->first_dead : -1;
+    if (why->code != GC_ERR_ABORTED)
         snprintf(why->text, GCI_TEXT, "%s: rank %d is gone", gci_coll_name(coll), why->fault);
     else
         snprintf(why->text, GCI_TEXT, "%s: rank %d called gc_abort with code %d", gci_coll_name(coll),
@@ -1053,6 +1056,8 @@ GCI void gci_coll_decide_by(gc_comm *comm, gc_model *model)
     gci_enter(comm->world);
     gc_model *old = st->model;
     st->model = model;
+    while (st->plans)                   /* trees may be made for the old one */
+        coll_plan_evict(&comm->world->env, st, &st->plans);
     gci_leave(comm->world);
     gci_model_drop(&comm->world->env, old);
 }
@@ -1133,6 +1138,27 @@ GCI void gci_coll_fail(gc_comm *comm, int code, int fault_world_rank, const char
     }
 }
 
+GCI bool gci_coll_view_of(const gc_request *request, gci_coll_view *view)
+{
+    const coll_run *run = request->comm->coll ? request->comm->coll->runs : NULL;
+    while (run && run->request != request)
+        run = run->next;
+    if (run)
+        *view = (gci_coll_view){ .run = run, .seq = run->seq, .call = &run->args.call, .choice = &run->plan->choice,
+                                 .asks = run->later && !run->later->begun, .signature = run->signature,
+                                 .steps = run->plan->sched.steps, .left = run->left };
+    return run != NULL;
+}
+
+GCI const gc_request *gci_coll_next_wait(const gci_coll_view *view, int32_t *step)
+{
+    const coll_run *run = view->run;
+    while (++*step < view->steps)
+        if (run->step[*step].request)
+            return run->step[*step].request;
+    return NULL;
+}
+
 static coll_run *coll_find(const gc_comm *comm, uint32_t seq)
 {
     struct gci_coll_state *st = comm->coll;
@@ -1165,6 +1191,16 @@ GCI void gci_coll_notice(gci_world *world, const gci_notice *n)
         else if (coll_in_future(comm, n->word[1]))
             comm->coll->notice[comm->coll->notices++ % COLL_NOTICES] = *n;
     }
+}
+
+GCI int gci_coll_foreseen(const gc_comm *comm)
+{
+    for (int i = 0; i < COLL_NOTICES; i++) {
+        const gci_notice *n = &comm->coll->notice[i];
+        if (n->kind != 0 && n->word[1] == comm->coll->next)
+            return -(int)n->word[5];
+    }
+    return GC_OK;
 }
 
 /* Somebody asks about, or sends for, a collective that has ended here. */

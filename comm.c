@@ -73,6 +73,8 @@ GCI int gci_comm_gone(const gc_comm *comm, int rank)
     const gci_world *w = comm->world;
     if (w->aborted)
         return GC_ERR_ABORTED;
+    if (w->dead[w->rank] == GCI_GONE_STARVED)
+        return GC_ERR_NOMEM;
     if (rank == GC_ANY_SOURCE)
         return comm->dead > 0 ? GC_ERR_PEER : GC_OK;
     switch (w->dead[gci_world_rank(comm, rank)]) {

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * One thread per rank sleeps in one poller on its listening sockets and its control connections. It alone touches what is in
- * gci_control, but for the inbox and the outcome, which the monitor guards; it holds no lock when it calls on_news.
- * The start is join.c and then mesh.c; life and death, notices and the goodbye are life.c.
+ * gci_control, but for what the monitor guards: the inbox with its spare requests, verdicts that were laid down, the outcome, and the
+ * links that rescue.c has added, for those who read them. It holds no lock when it calls on_news. The start is join.c and then
+ * mesh.c; life and death, notices and the goodbye are life.c, ranks that deaths have parted rescue.c.
  *
  * Links that the overlay asks for. A link of a pair's own (DATA) is dialled by whoever wants it. Where it is known that only
  * the other side can open connections to this one, or where dialling has failed, a neighbour is asked over the control
@@ -43,6 +44,7 @@ enum {
     CONTROL_RECALL_MAX_MS = 24000,  /* (a neighbour that is stopped for a day is sent 30 KB) */
     CONTROL_STARVED_MS = 1000,      /* between two words of it; and so long after the last try in vain it is not known any more */
     CONTROL_LOSSES_ROOM = 16,       /* links that may go down before the log has to grow */
+    CONTROL_SPARES = 4,             /* requests kept for when there is no memory for one */
     CONTROL_START_S = 60, CONTROL_PEER_S = 30,      /* the documented defaults */
     CONTROL_PORT_TRIES = 1024,      /* of a range of ports */
     CONTROL_PORT_ROUNDS = 3         /* two who begin to listen at one port at the same instant may both be refused */
@@ -58,6 +60,7 @@ struct gci_control_request {
     uint32_t   had;             /* of a strand: the id of its trunk */
     bool       clean;
     gci_notice notice;
+    bool       spare;           /* goes back to where it came from */
 };
 
 static int64_t control_ms(int ms) { return (int64_t)ms * GCI_NS_PER_MS; }
@@ -343,7 +346,9 @@ static enum gci_refusal control_judge(gci_control *c, gci_conn *k)
         return GCI_REFUSE_LEAVING;
     if (k->purpose == GCI_PURPOSE_JOIN || k->purpose == GCI_PURPOSE_FETCH)
         return gci_join_judge(c, k);
-    if (k->purpose == GCI_PURPOSE_CONTROL ? (c->phase >= GCI_PHASE_RUN && !n) : !c->table.ranks)
+    if (k->purpose == GCI_PURPOSE_CONTROL && !n && c->phase > GCI_PHASE_QUIESCE)
+        return GCI_REFUSE_LEAVING;
+    if (k->purpose != GCI_PURPOSE_CONTROL && !c->table.ranks)
         return GCI_REFUSE_PURPOSE;
     if (k->purpose == GCI_PURPOSE_BACKBONE && !n)
         return GCI_REFUSE_PURPOSE;
@@ -366,7 +371,7 @@ static enum gci_refusal control_judge(gci_control *c, gci_conn *k)
 static void control_deliver_strand(gci_control *c, gci_conn *k)
 {
     gci_news news = { .kind = GCI_NEWS_LINK, .rank = k->peer, .other = -1, .purpose = GCI_PURPOSE_STRAND, .id = k->shake.id,
-                      .strand = k->shake.strand, .trunk = k->shake.trunk };
+                      .at = k->addr, .strand = k->shake.strand, .trunk = k->shake.trunk };
     news.fd = gci_conn_hand_over(c, k);
     gci_life_tell(c, &news);
 }
@@ -374,7 +379,7 @@ static void control_deliver_strand(gci_control *c, gci_conn *k)
 static void control_deliver(gci_control *c, gci_conn *k)
 {
     gci_news news = { .kind = GCI_NEWS_LINK, .rank = k->peer, .other = -1, .purpose = (enum gci_purpose)k->purpose,
-                      .id = k->shake.id };
+                      .id = k->shake.id, .at = k->addr };
     gci_neighbour *n = gci_life_find(c, k->peer);
     int which = control_which(k->purpose);
 
@@ -397,6 +402,10 @@ static void control_proven(gci_control *c, gci_conn *k)
     if (k->purpose == GCI_PURPOSE_JOIN || k->purpose == GCI_PURPOSE_FETCH) {
         gci_join_proven(c, k);
     } else if (k->purpose == GCI_PURPOSE_CONTROL) {
+        if (gci_life_running(c) && !gci_life_find(c, k->peer))
+            gci_rescue_up(c, k);
+        if (k->stage != GCI_CONN_PROVEN)
+            return;
         gci_life_up(c, k);
         control_again(c, k->peer);
     } else if (k->purpose == GCI_PURPOSE_STRAND) {
@@ -476,10 +485,47 @@ static const gci_dial_upcalls control_upcalls = {
 
 /* ---- requests -------------------------------------------------------------------------------------------------- */
 
+static void control_request_free(gci_control *c, struct gci_control_request *r)
+{
+    if (!r->spare) {
+        gci_free(c->env, r);
+        return;
+    }
+    c->sys->enter(c->sys, c->monitor);
+    r->next = c->spare;
+    c->spare = r;
+    c->sys->leave(c->sys, c->monitor);
+}
+
+/* What has been laid down for control to tell; false: no more. */
+static bool control_verdict(gci_control *c, gci_notice *n)
+{
+    bool found = false;
+
+    c->sys->enter(c->sys, c->monitor);
+    if (c->abort.kind) {
+        *n = c->abort;
+        c->abort.kind = 0;
+        found = true;
+    }
+    for (int rank = 0; c->judged && !found && rank < c->place.ranks; rank++)
+        if (c->given_up[rank]) {
+            *n = (gci_notice){ .kind = GCI_NOTICE_LOST, .origin = (uint32_t)c->place.rank, .word = { (uint32_t)rank, c->given_up[rank] } };
+            c->given_up[rank] = 0;
+            found = true;
+        }
+    c->judged = found;
+    c->sys->leave(c->sys, c->monitor);
+    return found;
+}
+
 static void control_inbox(gci_control *c)
 {
     struct gci_control_request *list, *next;
+    gci_notice verdict;
 
+    while (control_verdict(c, &verdict))
+        gci_life_notify(c, &verdict);
     c->sys->enter(c->sys, c->monitor);
     list = c->inbox;
     c->inbox = NULL;
@@ -499,19 +545,34 @@ static void control_inbox(gci_control *c)
             gci_life_useless(c, list->rank);
         else
             gci_life_notify(c, &list->notice);
-        gci_free(c->env, list);
+        control_request_free(c, list);
     }
+}
+
+/* Most are needed to end well when memory has run out: that a collective has failed here, a new epoch. So a few are kept for that;
+ * NULL: all of them are in use, which passes. Verdicts have their own places; of a stall, nothing needs to be told. */
+static struct gci_control_request *control_spare(gci_control *c)
+{
+    struct gci_control_request *r = c->spare;
+    if (r)
+        c->spare = r->next;
+    return r;
 }
 
 static int control_ask(gci_control *c, const struct gci_control_request *request)
 {
-    struct gci_control_request *r = gci_alloc(c->env, sizeof *r);
+    struct gci_control_request *own = gci_alloc(c->env, sizeof *own), *r;
+    bool needed = request->kind != CONTROL_NOTIFY || request->notice.kind != GCI_NOTICE_STALL;
 
-    if (!r)
-        return GC_ERR_NOMEM;
-    *r = *request;
-    r->next = NULL;
     c->sys->enter(c->sys, c->monitor);
+    r = own ? own : needed ? control_spare(c) : NULL;
+    if (!r) {
+        c->sys->leave(c->sys, c->monitor);
+        return GC_ERR_NOMEM;
+    }
+    *r = *request;
+    r->spare = !own;
+    r->next = NULL;
     *c->inbox_end = r;
     c->inbox_end = &r->next;
     c->sys->leave(c->sys, c->monitor);
@@ -540,17 +601,63 @@ GCI int gci_control_restart(gci_control *c)
     return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_RESTART });
 }
 
+GCI bool gci_control_rescued(gci_control *c, int nth, gci_edge *edge)
+{
+    bool there, down = false;
+
+    c->sys->enter(c->sys, c->monitor);
+    there = nth < c->rescues;
+    if (there) {
+        *edge = (gci_edge){ .a = c->rescued[nth].a, .b = c->rescued[nth].b };
+        down = c->rescued[nth].down;
+    }
+    c->sys->leave(c->sys, c->monitor);
+    if (there && !down)
+        gci_backbone_cost(&c->topo, c->speed, edge);
+    return there;
+}
+
+static bool control_has_added(gci_control *c, int rank)
+{
+    gci_edge e;
+
+    for (int i = 0; gci_control_rescued(c, i, &e); i++)
+        if ((e.a == rank && e.b == c->place.rank) || (e.b == rank && e.a == c->place.rank))
+            return true;
+    return false;
+}
+
 GCI int gci_control_down(gci_control *c, int rank)
 {
-    if (gci_graph_find(&c->graph, c->place.rank, rank) < 0)
+    if (gci_graph_find(&c->graph, c->place.rank, rank) < 0 && !control_has_added(c, rank))
         return GC_ERR_ARG;
     return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_DOWN, .rank = rank });
 }
 
+/* A verdict cannot fail for lack of memory: others would not know what this rank holds for certain. */
+static void control_lay_down(gci_control *c, const gci_notice *verdict)
+{
+    c->sys->enter(c->sys, c->monitor);
+    if (verdict->kind == GCI_NOTICE_ABORT && !c->abort.kind)        /* the first one counts, here as everywhere */
+        c->abort = *verdict;
+    else if (verdict->kind == GCI_NOTICE_LOST && !c->given_up[verdict->word[0]])
+        c->given_up[verdict->word[0]] = verdict->word[1];
+    c->judged = true;
+    c->sys->leave(c->sys, c->monitor);
+    c->sys->wake(c->sys, c->waker);
+}
+
 GCI int gci_control_notify(gci_control *c, const gci_notice *notice)
 {
-    if (!notice->kind || notice->kind >= GCI_NOTICE_FIRST_INTERNAL || notice->origin >= (uint32_t)c->place.ranks)
+    bool lost = notice->kind == GCI_NOTICE_LOST;
+
+    if (!notice->kind || notice->kind >= GCI_NOTICE_FIRST_INTERNAL || notice->origin >= (uint32_t)c->place.ranks
+        || (lost && (notice->word[0] >= (uint32_t)c->place.ranks || !notice->word[1])))
         return GC_ERR_ARG;
+    if (lost || notice->kind == GCI_NOTICE_ABORT) {
+        control_lay_down(c, notice);
+        return GC_OK;
+    }
     return control_ask(c, &(struct gci_control_request){ .kind = CONTROL_NOTIFY, .notice = *notice });
 }
 
@@ -587,7 +694,8 @@ static void control_running(gci_control *c)
 
 static int64_t control_timers_of_all(gci_control *c)
 {
-    int64_t at[] = { gci_dial_timers(c), gci_mesh_timers(c), gci_life_timers(c), gci_join_timers(c), control_timers(c) };
+    int64_t at[] = { gci_dial_timers(c), gci_mesh_timers(c), gci_life_timers(c), gci_rescue_timers(c), gci_join_timers(c),
+                     control_timers(c) };
     int64_t next = GCI_FOREVER;
 
     for (size_t i = 0; i < GCI_COUNT(at); i++)
@@ -604,6 +712,7 @@ static int64_t control_settle(gci_control *c, enum gci_phase *seen)
         gci_mesh_settle(c);
         if (c->phase == GCI_PHASE_RUN && *seen < GCI_PHASE_RUN)
             control_running(c);
+        gci_rescue_settle(c);
         gci_life_settle(c);
         *seen = c->phase;
         next = control_timers_of_all(c);
@@ -663,7 +772,8 @@ static void control_run(void *arg)
 
 /* ---- listening, start and stop --------------------------------------------------------------------------------- */
 
-/* Without a key nobody can be proven, so nothing beyond this host may be able to ask: all roots must be loopback. */
+/* Without a key nobody can be proven, so nothing beyond this host may be able to ask: all roots must be loopback. ENXIO: a name that
+ * nobody has. */
 static int control_loopback_only(gci_control *c, char text[GCI_TEXT])
 {
     gci_addr addr[8];
@@ -671,6 +781,10 @@ static int control_loopback_only(gci_control *c, char text[GCI_TEXT])
     for (int i = 0; i < c->place.roots; i++) {
         int n = c->sys->resolve(c->sys, c->place.root[i].host, c->place.root[i].port, addr, (int)GCI_COUNT(addr));
         bool loopback = n > 0;
+        if (n < 0) {
+            snprintf(text, GCI_TEXT, "cannot look up the rendezvous %.100s: %s", c->place.root[i].host, gci_strerrno(n));
+            return n == -ENXIO ? GC_ERR_CONFIG : GC_ERR_SYSTEM;
+        }
         for (int k = 0; k < n && k < (int)GCI_COUNT(addr); k++)
             loopback = loopback && gci_addr_is_loopback(&addr[k]);
         if (!loopback) {
@@ -766,6 +880,7 @@ static int control_arrays(gci_control *c)
     size_t n = (size_t)c->place.ranks;
 
     c->gone = gci_alloc(c->env, n);
+    c->parted = gci_alloc(c->env, n * sizeof *c->parted);
     c->loss_room = (uint32_t)n + CONTROL_LOSSES_ROOM;
     c->losses = gci_alloc(c->env, c->loss_room * sizeof *c->losses);
     c->heard = gci_alloc(c->env, n * sizeof *c->heard);
@@ -773,8 +888,18 @@ static int control_arrays(gci_control *c)
     c->restarts = gci_alloc(c->env, n * sizeof *c->restarts);
     c->restart_at = gci_alloc(c->env, n * sizeof *c->restart_at);
     c->span = gci_alloc(c->env, 2 * n * sizeof *c->span);
+    c->given_up = gci_alloc(c->env, n * sizeof *c->given_up);
+    c->verdict = gci_alloc(c->env, (n + 1) * sizeof *c->verdict);
     c->stop = gci_alloc(c->env, sizeof *c->stop);
-    if (!c->stop || !c->gone || !c->losses || !c->heard || !c->delivered || !c->restarts || !c->restart_at || !c->span)
+    for (int i = 0; i < CONTROL_SPARES; i++) {
+        struct gci_control_request *spare = gci_alloc(c->env, sizeof *spare);
+        if (!spare)
+            return GC_ERR_NOMEM;
+        spare->next = c->spare;
+        c->spare = spare;
+    }
+    if (!c->stop || !c->gone || !c->parted || !c->losses || !c->heard || !c->delivered || !c->restarts || !c->restart_at || !c->span
+        || !c->given_up || !c->verdict)
         return GC_ERR_NOMEM;
     if (c->place.rank > 0)
         return GC_OK;
@@ -811,6 +936,14 @@ static gci_control *control_new(gci_env *env, const gc_options *options, const g
     return c;
 }
 
+static void control_requests_free(gci_control *c, struct gci_control_request *list)
+{
+    for (struct gci_control_request *next; list; list = next) {
+        next = list->next;
+        gci_free(c->env, list);
+    }
+}
+
 static void control_free(gci_control *c)
 {
     for (gci_dial *d = c->dials; d; d = d->next_dial)
@@ -828,10 +961,8 @@ static void control_free(gci_control *c)
         c->sys->close(c->sys, c->poller);
     if (c->monitor)
         c->sys->monitor_free(c->sys, c->monitor);
-    for (struct gci_control_request *r = c->inbox, *next; r; r = next) {
-        next = r->next;
-        gci_free(c->env, r);
-    }
+    control_requests_free(c, c->inbox);
+    control_requests_free(c, c->spare);
     gci_free(c->env, c->stop);
     for (int r = 0; c->card && r < c->place.ranks; r++)
         gci_free(c->env, c->card[r]);
@@ -853,12 +984,16 @@ static void control_free(gci_control *c)
     gci_free(c->env, c->report);
     gci_free(c->env, c->tries);
     gci_free(c->env, c->gone);
+    gci_free(c->env, c->parted);
+    gci_free(c->env, c->rescued);
     gci_free(c->env, c->down);
     gci_free(c->env, c->span);
     gci_free(c->env, c->losses);
     gci_free(c->env, c->restarts);
     gci_free(c->env, c->restart_at);
     gci_free(c->env, c->heard);
+    gci_free(c->env, c->given_up);
+    gci_free(c->env, c->verdict);
     gci_free(c->env, c->delivered);
     gci_free(c->env, c);
 }

@@ -6,7 +6,8 @@
  * any algorithm can do: even, commutative, associative, from root 0. Calls of another kind take what the rules say, and so does
  * a call that the chosen algorithm refuses.
  *
- * The candidates are the pool, trees by several numbers, and each that can cut a vector with several segments. What the rules
+ * The candidates are the pool, with trees that are made for the model, trees by several numbers, and each that can cut a vector with
+ * several segments. What the rules
  * say comes first, and another one must be faster by DECIDE_GAIN: predictions are not so exact that a tie would tell anything.
  *
  * Not all is predicted, for a job of 1,000 ranks has hundreds of candidates: where two classes DECIDE_STRIDE apart agree, what
@@ -18,11 +19,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DECIDE_VERSION = 1,              /* of all of this: tables that were saved by another one are made again */
+enum { DECIDE_VERSION = 3,              /* of all of this: tables that were saved by another one are made again */
        DECIDE_STRIDE = 4,               /* classes from one full look to the next, */
        DECIDE_FEW = 100,                /* of more ranks than this twice as many */
        DECIDE_PARTS = 256,              /* segments of a vector, at most */
        DECIDE_STEPS = 200 * 1000 };     /* of all ranks: what takes more is not looked at */
+#define DECIDE_EITHER 0.01              /* more time for each rank that one sends long messages to, or gets them from; ... */
+#define DECIDE_BOTH   0.05              /* ... for each but the first, if both; but ... */
+#define DECIDE_LOST   0.3               /* ... no more than that: as much as is lost between 8 ranks */
 #define DECIDE_GAIN 0.98               /* of the time that the rules' choice takes: less is a gain */
 
 static const char *const decide_shapes[] = { "kary:3", "kary:8", "knomial:3", "knomial:8" };
@@ -97,23 +101,16 @@ GCI void gci_decisions_describe(const gci_decisions *d, gci_text *out)
     }
 }
 
-GCI bool gci_decisions_read_line(const char *line, size_t bytes, gci_decisions *d)
+GCI bool gci_decisions_read(gci_decisions *d, const char *operation, size_t operation_bytes, size_t from, const char *name,
+                            size_t name_bytes)
 {
-    char word[GCI_TEXT], *size, *name, *end;
-    if (bytes >= sizeof word)
-        return false;
-    memcpy(word, line, bytes);
-    word[bytes] = 0;
-    if ((size = strchr(word, ' ')) == NULL || (name = strchr(size + 1, ' ')) == NULL)
-        return false;
-    *size++ = *name++ = 0;
-    unsigned long long from = strtoull(size, &end, 10);
-    int coll = gci_coll_find(word, strlen(word));
     gci_algo_choice choice = { .segment = 0 };
-    if (coll == GCI_COLLS || *size < '1' || *size > '9' || *end || from > GCI_DECIDE_MOST ||
-        (strcmp(name, decide_rules) != 0 && !gci_choose_read_name((enum gci_coll)coll, name, strlen(name), &choice)))
+    int coll = gci_coll_find(operation, operation_bytes);
+    bool rules = name_bytes == strlen(decide_rules) && memcmp(name, decide_rules, name_bytes) == 0;
+    if (coll == GCI_COLLS || from < 1 || from > GCI_DECIDE_MOST ||
+        (!rules && !gci_choose_read_name((enum gci_coll)coll, name, name_bytes, &choice)))
         return false;
-    for (int k = decide_class((size_t)from); k < GCI_DECIDE_SIZES; k++)
+    for (int k = decide_class(from); k < GCI_DECIDE_SIZES; k++)
         d->at[coll][k] = choice;
     return true;
 }
@@ -169,13 +166,20 @@ static void decide_pool(decide_list *list, const gci_call *call)
     }
 }
 
+/* By what candidates are compared: what connections lose that share a NIC with others, and the more with what comes back. */
+static double decide_weight(const gci_candidate *c)
+{
+    double others = DECIDE_EITHER * c->partners.either + DECIDE_BOTH * gci_max32(c->partners.both - 1, 0);
+    return c->seconds * (1 + gci_min_real(others, DECIDE_LOST));
+}
+
 /* GC_ERR_UNSUPPORTED: it cannot. */
 static int decide_predict(gci_env *env, const gc_model *model, const gci_call *call, size_t most, double limit,
                           gci_candidate *c)
 {
     gci_call own = *call;
     own.segment = c->how.segment;
-    return gci_predict_within(env, model, &own, c->how.name, most, limit, &c->seconds);
+    return gci_predict_within(env, model, &own, c->how.name, most, limit, &c->seconds, &c->partners);
 }
 
 /* The first of the rules that can. GC_ERR_UNSUPPORTED: it has too many steps. */
@@ -211,7 +215,7 @@ GCI int gci_decide_call(gci_env *env, const gc_model *model, const gci_call *cal
             err = GC_OK;
             continue;
         }
-        for (; at > 0 && c.seconds < out[at - 1].seconds * (out[at - 1].is_rule ? DECIDE_GAIN : 1); at--)
+        for (; at > 0 && decide_weight(&c) < decide_weight(&out[at - 1]) * (out[at - 1].is_rule ? DECIDE_GAIN : 1); at--)
             out[at] = out[at - 1];
         out[at] = c;
         kept++;
@@ -294,7 +298,7 @@ static double decide_latency(const gc_model *m)
 /* Of the list's candidates the best; the first is that of the rules. */
 static int decide_best(decide *d, const decide_list *list, const gci_call *call, gci_algo_choice *out)
 {
-    double best = list->item[0].seconds * DECIDE_GAIN;
+    double best = decide_weight(&list->item[0]) * DECIDE_GAIN;
     *out = (gci_algo_choice){ .segment = 0 };
     decide_note(d, &list->item[0], call->bytes);
     if (best <= d->latency)
@@ -309,8 +313,8 @@ static int decide_best(decide *d, const decide_list *list, const gci_call *call,
         if (err == GC_ERR_UNSUPPORTED)
             c->seconds = HUGE_VAL;      /* whatever the size */
         decide_note(d, c, call->bytes);
-        if (c->seconds < best) {
-            best = c->seconds;
+        if (decide_weight(c) < best) {
+            best = decide_weight(c);
             *out = c->how;
         }
     }
@@ -437,6 +441,9 @@ GCI uint64_t gci_decide_for(const gc_model *m, const gci_clusters *clusters)
 
 GCI int gci_decide(gci_env *env, const gc_model *model, const gci_clusters *clusters, gci_decisions *out)
 {
+    uint64_t made_for = gci_decide_for(model, clusters);
+    if (out->made_for == made_for)
+        return GC_OK;
     decide *d = gci_alloc(env, sizeof *d);
     int err = d ? GC_OK : GC_ERR_NOMEM;
     double latency = decide_latency(model);
@@ -446,7 +453,7 @@ GCI int gci_decide(gci_env *env, const gc_model *model, const gci_clusters *clus
                        .latency = latency, .stride = model->ranks > DECIDE_FEW ? 2 * DECIDE_STRIDE : DECIDE_STRIDE };
         err = decide_coll(d);
     }
-    out->made_for = err < 0 ? 0 : gci_decide_for(model, clusters);
+    out->made_for = err < 0 ? 0 : made_for;
     gci_free(env, d);
     return err;
 }

@@ -18,6 +18,8 @@ typedef struct describe {
     bool       dot;
 } describe;
 
+/* ---- words that stall.c uses, too ------------------------------------------------------------------------------ */
+
 static const char *describe_host(const gci_world *w, int rank)
 {
     return w->table ? w->table->host[w->table->card[rank].host].name : w->own_host;
@@ -28,13 +30,53 @@ static const char *describe_cluster(const gci_world *w, int rank)
     return w->table ? w->table->card[rank].cluster : w->own_cluster;
 }
 
-/* "rank 3 on wolf (a/rack1)" */
-static void describe_rank(describe *d, int rank)
+GCI void gci_describe_rank(gci_text *out, const gci_world *w, int rank)
 {
-    const char *cluster = describe_cluster(d->w, rank);
-    gci_text_add(&d->out, "rank %d on %s", rank, describe_host(d->w, rank));
+    const char *cluster = describe_cluster(w, rank);
+    gci_text_add(out, "rank %d on %s", rank, describe_host(w, rank));
     if (cluster[0])
-        gci_text_add(&d->out, " (%s)", cluster);
+        gci_text_add(out, " (%s)", cluster);
+}
+
+GCI void gci_describe_path(gci_text *out, const int32_t path[], int hops)
+{
+    gci_text_add(out, "%d hop%s", hops, hops == 1 ? "" : "s");
+    for (int i = 0; i < hops - 1; i++)
+        gci_text_add(out, "%s %d", i > 0 ? "," : " over", path[i]);
+}
+
+GCI void gci_describe_message(gci_text *out, const gc_request *r)
+{
+    gci_text_add(out, r->kind == GCI_REQUEST_SEND ? "send" : "receive");
+    if (r->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL)
+        gci_text_add(out, " of %s %u", gci_coll_signed(r->signature), (unsigned)r->tag);
+    else if (r->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_CREATE)
+        gci_text_add(out, " of gc_comm_create");
+    else if (r->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_SHRINK)
+        gci_text_add(out, " of gc_comm_shrink %u", (unsigned)r->tag);
+    else if (r->any_tag)
+        gci_text_add(out, ", any tag");
+    else
+        gci_text_add(out, ", tag %u", (unsigned)r->tag);
+}
+
+static const char *describe_queued(const gci_pair *p)
+{
+    return !p->up ? "no way to it yet" : !p->heard ? "it has not answered yet" : p->starved ? "waits for credit" : "is to be sent";
+}
+
+GCI void gci_describe_stage(gci_text *out, const gci_pair *p, const gc_request *r)
+{
+    if (r->kind == GCI_REQUEST_RECV && r->message)
+        gci_text_add(out, "%zu of %llu bytes are here", r->message->got, (unsigned long long)r->message->packet.total);
+    else if (r->kind == GCI_REQUEST_RECV)
+        gci_text_add(out, "no message yet");
+    else if (r->stage == GCI_STAGE_QUEUED && p->peer != r->comm->world->rank)
+        gci_text_add(out, "%s", describe_queued(p));
+    else if (r->stage == GCI_STAGE_GRANTED)
+        gci_text_add(out, "%zu bytes are on their way", r->moved);
+    else
+        gci_text_add(out, "waits for its receive");
 }
 
 /* What lines and colours of a picture mean; all ranks say the same. */
@@ -82,7 +124,7 @@ static void describe_link(void *of, const gci_link_view *link)
         gci_text_add(&d->out, "rank %d: strand %u beside its direct link to ", rank, link->strand);
     else
         gci_text_add(&d->out, "rank %d: %s link to ", rank, link->backbone ? "backbone" : "direct");
-    describe_rank(d, link->peer);
+    gci_describe_rank(&d->out, d->w, link->peer);
     gci_text_add(&d->out, ", queue %d of %d", link->queued, link->queue_max);
     if (link->backbone)
         gci_text_add(&d->out, ", %llu bytes relayed", (unsigned long long)link->relayed);
@@ -168,13 +210,6 @@ static int net_open(describe_net *net, gci_world *w)
     return gci_paths_make(&w->env, &net->graph, gci_control_topo(w->control), &net->numbering, w->rank, &net->paths);
 }
 
-static void describe_path(describe *d, const int32_t path[], int hops)
-{
-    gci_text_add(&d->out, "%d hop%s", hops, hops == 1 ? "" : "s");
-    for (int i = 0; i < hops - 1; i++)
-        gci_text_add(&d->out, "%s %d", i > 0 ? "," : " over", path[i]);
-}
-
 /* The numbering that keeps routes free of cycles: nodes in its order, or the forest of each link. */
 static void describe_numbering(describe *d, const describe_net *net)
 {
@@ -200,11 +235,11 @@ static void describe_route(describe *d, describe_net *net, int dest, const int h
     if (hops[GCI_LATENCY] == 0) {
         gci_text_add(&d->out, "no route");
     } else if (hops[0] == hops[1] && memcmp(soon, bulk, (size_t)hops[0] * sizeof *soon) == 0) {
-        describe_path(d, soon, hops[0]);
+        gci_describe_path(&d->out, soon, hops[0]);
     } else {
-        describe_path(d, soon, hops[GCI_LATENCY]);
+        gci_describe_path(&d->out, soon, hops[GCI_LATENCY]);
         gci_text_add(&d->out, "; bulk ");
-        describe_path(d, bulk, hops[GCI_BANDWIDTH]);
+        gci_describe_path(&d->out, bulk, hops[GCI_BANDWIDTH]);
     }
     gci_text_add(&d->out, net->way[dest] == GCI_WAY_ROUTED ? "\n" : ")\n");
 }
@@ -286,19 +321,14 @@ static void wait_of_link(void *of, const gci_link_view *link)
                      link->waiters);
 }
 
-/* "receive of bcast 12", "send, tag 5" */
-static void wait_of_request(describe *d, const gc_request *r, int peer, const char *for_what)
+static void wait_of_request(describe *d, const gc_request *r, int peer, const gci_pair *p)
 {
-    char what[96];
-    const char *verb = r->kind == GCI_REQUEST_SEND ? "send" : "receive";
-    if (r->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL)
-        snprintf(what, sizeof what, "%s of %s %u", verb, gci_coll_signed(r->signature), (unsigned)r->tag);
-    else if (r->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_CREATE)
-        snprintf(what, sizeof what, "%s of gc_comm_create", verb);
-    else if (r->any_tag)
-        snprintf(what, sizeof what, "%s, any tag", verb);
-    else
-        snprintf(what, sizeof what, "%s, tag %u", verb, (unsigned)r->tag);
+    char what[96], for_what[96];
+    gci_text t;
+    gci_text_begin(&t, what, sizeof what);
+    gci_describe_message(&t, r);
+    gci_text_begin(&t, for_what, sizeof for_what);
+    gci_describe_stage(&t, p, r);
     if (d->dot && peer >= 0)
         gci_text_add(&d->out, "  \"rank %d\" -> \"rank %d\" [label=\"%s\"];\n", d->w->rank, peer, what);
     else if (d->dot)
@@ -311,22 +341,13 @@ static void wait_of_request(describe *d, const gc_request *r, int peer, const ch
 
 static void waits_of_pair(describe *d, const gci_pair *p)
 {
-    const char *queued = !p->up ? "no way to it yet"
-                         : !p->heard ? "it has not answered yet" : p->starved ? "waits for credit" : "is to be sent";
     for (const gc_request *r = p->queue; r; r = r->next)
-        wait_of_request(d, r, p->peer, queued);
-    for (const gc_request *r = p->open; r; r = r->next) {
-        char text[96];
-        if (r->stage == GCI_STAGE_GRANTED)
-            snprintf(text, sizeof text, "%zu bytes are on their way", r->moved);
-        wait_of_request(d, r, p->peer, r->stage == GCI_STAGE_GRANTED ? text : "waits for its receive");
-    }
+        wait_of_request(d, r, p->peer, p);
+    for (const gc_request *r = p->open; r; r = r->next)
+        wait_of_request(d, r, p->peer, p);
     for (const gc_message *m = p->messages; m; m = m->open_next)
-        if (m->recv) {
-            char text[96];
-            snprintf(text, sizeof text, "%zu of %llu bytes are here", m->got, (unsigned long long)m->packet.total);
-            wait_of_request(d, m->recv, p->peer, text);
-        }
+        if (m->recv)
+            wait_of_request(d, m->recv, p->peer, p);
 }
 
 static void describe_waits(describe *d)
@@ -337,7 +358,7 @@ static void describe_waits(describe *d)
     for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
         for (const gci_match *match = w->p2p->match[i]; match; match = match->next)
             for (const gc_request *r = match->posted; r; r = r->next)
-                wait_of_request(d, r, r->peer, "no message yet");
+                wait_of_request(d, r, r->peer, NULL);
     for (int rank = 0; rank < w->ranks; rank++)
         if (w->p2p->pair[rank])
             waits_of_pair(d, w->p2p->pair[rank]);

@@ -153,8 +153,8 @@ static bool dial_final(int err)
            || (err > 0 && err != GCI_REFUSE_BUSY && err != GCI_REFUSE_LEAVING && err != GCI_REFUSE_STARTED);
 }
 
-/* Who was met there is somebody else: is anybody left who may be the peer? */
-static bool dial_meets(const gci_control *c, const gci_dial *d)
+/* Is anybody met at an address who may be the peer? */
+GCI bool gci_dial_meets(const gci_control *c, const gci_dial *d)
 {
     for (int i = 0; i < c->conns; i++)
         if (c->conn[i] && c->conn[i]->dial == d && c->conn[i]->stage == GCI_CONN_SHAKING)
@@ -186,7 +186,7 @@ static void dial_missed(gci_control *c, gci_dial *d, int candidate, int err)
 {
     d->err[candidate] = err ? err : -ECONNRESET;
     if (err > 0 && dial_final(err))
-        d->met = dial_meets(c, d);
+        d->met = gci_dial_meets(c, d);
     c->up->missed(c, d, candidate, d->err[candidate]);
     if (d->over)
         return;
@@ -453,6 +453,18 @@ static void stream_end(gci_control *c, gci_conn *k, int err)
     c->up->closed(c, k, err);
 }
 
+static void stream_read(gci_control *c, gci_conn *k);
+
+/* Nothing can be said on it any more, so it ends, even if the peer could still be heard: what was queued here is lost, and only a
+ * fresh connection says it again. What the peer said before a reset counts. */
+static void stream_broken(gci_control *c, gci_conn *k, int err)
+{
+    if (err == -EPIPE || err == -ECONNRESET)
+        stream_read(c, k);
+    if (k->stage == GCI_CONN_PROVEN)
+        stream_end(c, k, err);
+}
+
 static void stream_flush(gci_control *c, gci_conn *k)
 {
     gci_stream *s = k->stream;
@@ -478,10 +490,8 @@ static void stream_flush(gci_control *c, gci_conn *k)
             memmove(s->out, s->out + n, s->out_bytes);
             continue;
         }
-        if (n < 0 && n != -EPIPE && n != -ECONNRESET)
-            stream_end(c, k, (int)n);       /* reset: what the peer said before is still to be read, and then its end */
-        else if (n < 0)
-            s->out_bytes = 0;
+        if (n < 0)
+            stream_broken(c, k, (int)n);
         return;
     }
 }
@@ -928,7 +938,7 @@ GCI int64_t gci_dial_timers(gci_control *c)
         if (k && k->stage != GCI_CONN_CLOSED && k->deadline && k->deadline < next)
             next = k->deadline;
     }
-    if (c->accept_at && c->now >= c->accept_at && accept_watch(c, GCI_READ) >= 0)
-        c->accept_at = 0;
+    if (c->accept_at && c->now >= c->accept_at)
+        c->accept_at = accept_watch(c, GCI_READ) < 0 ? c->now + dial_ms(ACCEPT_PAUSE_MS) : 0;
     return c->accept_at && c->accept_at < next ? c->accept_at : next;
 }

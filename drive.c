@@ -48,6 +48,12 @@ static void spin_lost(gci_overlay *o, drive_spin *spin, int least)
     o->skip = o->penalty;
 }
 
+static void run_timers(gci_overlay *o, int64_t now)
+{
+    if (now >= o->next_tick)
+        o->next_tick = gci_links_tick(o, now);
+}
+
 /* Lets others have the core and the monitor between two polls. */
 static void spin_yield(gci_overlay *o, drive_spin *spin)
 {
@@ -59,8 +65,7 @@ static void spin_yield(gci_overlay *o, drive_spin *spin)
     sys->yield(sys);
     sys->enter(sys, o->monitor);
     int64_t now = sys->now(sys);
-    if (now >= o->next_tick)
-        o->next_tick = gci_links_tick(o, now);
+    run_timers(o, now);
     if (now - before > DRIVE_YIELD_SLOW)
         spin_lost(o, spin, SLOW_COSTS);
     else if (now - spin->began > DRIVE_SPIN_MAX)
@@ -93,13 +98,18 @@ static void await_driver(gci_overlay *o, int64_t deadline)
     o->waiters--;
 }
 
-/* One turn of the driver's. Between two sleeps no socket is looked at: the poller tells of all there is. */
+/* One turn of the driver's. Between two sleeps no socket is looked at: the poller tells of all there is. Who is never long in one
+ * wait, or always finds something, looks at the clock here. */
 static void drive(gci_overlay *o, drive_spin *spin, bool (*done)(void *arg), void *arg, int hint, int64_t deadline)
 {
     bool moved = false;
     o->driving = true;
-    if (spin->on || !spin->asleep || gci_links_has_work(o))
-        moved = gci_links_round(o, hint, ++o->round % POLLS_PER_YIELD == 0);
+    if (spin->on || !spin->asleep || gci_links_has_work(o)) {
+        bool whole = ++o->round % POLLS_PER_YIELD == 0;
+        moved = gci_links_round(o, hint, whole);
+        if (whole)
+            run_timers(o, o->sys->now(o->sys));
+    }
     spin->asleep = !moved && !spin->on;
     if (spin->asleep)
         spin->slept |= sleep_once(o, done, arg, deadline);
@@ -154,7 +164,7 @@ GCI bool gci_overlay_poll(gci_overlay *o, int hint)
         return false;
     o->driving = true;
     bool moved = gci_links_round(o, hint, true);
-    if (!moved || o->outer >= 0)
+    if (!moved || ++o->round % POLLS_PER_YIELD == 0 || o->outer >= 0)
         o->next_tick = gci_links_tick(o, o->sys->now(o->sys));
     if (o->outer >= 0)
         o->sys->arm(o->sys, o->timer, o->next_tick);

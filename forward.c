@@ -39,7 +39,7 @@ GCI gci_link *gci_hop_get(gci_overlay *o, int peer)
     p->hop = gci_link_new(o, peer, true, 0);
     if (!p->hop)
         return NULL;
-    o->hungry_since = 0;
+    p->unreached.since = 0;
     p->hop->next_hop = o->hops;
     o->hops = p->hop;
     o->hop_count++;
@@ -343,7 +343,7 @@ static bool hop_stop(gci_overlay *o, gci_link *link, int64_t until)
         link->stopped_at = now;
     link->stopped = true;
     gci_link_watch(o, link);
-    gci_overlay_alarm(o, until == GCI_OVERLAY_PAUSE ? now + until : link->stopped_at + until);
+    gci_overlay_alarm(o, until == GCI_MEMORY_PAUSE ? now + until : link->stopped_at + until);
     return false;
 }
 
@@ -381,6 +381,16 @@ static bool routed_is_sound(const gci_overlay *o, const gci_link *link)
            k->source != (uint32_t)o->rank && k->dest != (uint32_t)link->peer;
 }
 
+/* Up, where its bytes are awaited. What needs memory comes in order: there is some if that has begun. */
+GCI int gci_packet_deliver(gci_overlay *o, gci_link *link, void **sink, size_t *sink_bytes)
+{
+    const gci_packet *k = &link->in;
+    int err = o->up.begin(o->user, (int)k->source, k, sink, sink_bytes, &link->token);
+    if (err == GC_OK && (k->type == GCI_ENVELOPE || k->type == GCI_CHUNK))
+        o->peer[k->source].hungry.since = 0;
+    return err;
+}
+
 /* false: the link ends, because the peer broke the rules or there is no memory; or it is not read on for now. */
 static bool packet_begin(gci_overlay *o, gci_link *link, const uint8_t *header)
 {
@@ -399,7 +409,7 @@ static bool packet_begin(gci_overlay *o, gci_link *link, const uint8_t *header)
         else if (ahead == 0 && p->dest == (uint32_t)o->rank)
             gci_route_deliver(o, link, &sink, &sink_bytes);
         else if (ahead == 0 && !route_pass(o, link))
-            return hop_stop(o, link, GCI_OVERLAY_PAUSE);
+            return hop_stop(o, link, GCI_MEMORY_PAUSE);
         if (link->passing == GCI_PASS_FORWARD) {
             sink = link->buffer;
             sink_bytes = p->length;
@@ -410,7 +420,7 @@ static bool packet_begin(gci_overlay *o, gci_link *link, const uint8_t *header)
         else if (p->type == GCI_CHUNK && p->length == 0)
             ;                           /* it asks our kernel (strand.c) */
         else if (!link->strand)
-            err = o->up.begin(o->user, link->peer, p, &sink, &sink_bytes, &link->token);
+            err = gci_packet_deliver(o, link, &sink, &sink_bytes);
         else
             err = p->type == GCI_CHUNK ? o->up.strand_begin(o->user, link->peer, p, &sink, &sink_bytes, &link->token)
                                        : GC_ERR_PROTOCOL;

@@ -30,30 +30,29 @@ typedef struct option_row {
     double      least, most;
     double      fallback;
     const char *text;           /* the default of a text */
-    bool        later;          /* belongs to a part that this version does not have: refused, not ignored */
 } option_row;
 
 #define OPTION_AT(field) offsetof(gc_options, field)
 static const option_row option_rows[] = {
-    { "PORTS", OPTION_TEXT, OPTION_AT(ports), 0, 0, 0, NULL, false },
-    { "ALGO", OPTION_TEXT, OPTION_AT(algo), 0, 0, 0, "", false },
-    { "PROGRESS", OPTION_TEXT, OPTION_AT(progress), 0, 0, 0, "auto", false },
-    { "DEBUG", OPTION_TEXT, OPTION_AT(debug), 0, 0, 0, NULL, false },
-    { "START_TIMEOUT", OPTION_REAL, OPTION_AT(start_timeout), 1e-3, 1e6, 60, NULL, false },
-    { "PEER_TIMEOUT", OPTION_REAL, OPTION_AT(peer_timeout), 1e-3, 1e6, 30, NULL, false },
-    { "CREDITS", OPTION_INT, OPTION_AT(credits), 1, 16384, 64, NULL, false },
-    { "QUEUE_PACKETS", OPTION_INT, OPTION_AT(queue_packets), 1, 8, 8, NULL, false },
-    { "EAGER_BUDGET", OPTION_SIZE, OPTION_AT(eager_budget), 65536, 1e15, 16 << 20, NULL, false },
-    { "LINKS", OPTION_TEXT, OPTION_AT(links), 0, 0, 0, NULL, false },
-    { "ROUTING", OPTION_TEXT, OPTION_AT(routing), 0, 0, 0, "updown-dfs", false },
-    { "LINK_DENSITY", OPTION_REAL, OPTION_AT(link_density), 0, 1, 0, NULL, false },
-    { "MAX_LINKS", OPTION_INT, OPTION_AT(max_links), 1, 1e6, 0, NULL, false },     /* 0: max_links_default */
-    { "IF", OPTION_TEXT, OPTION_AT(interfaces), 0, 0, 0, NULL, false },
-    { "ADVERTISE", OPTION_TEXT, OPTION_AT(advertise), 0, 0, 0, NULL, false },
-    { "STREAMS", OPTION_INT, OPTION_AT(streams), 1, 64, 1, NULL, false },
-    { "MODEL", OPTION_TEXT, OPTION_AT(model), 0, 0, 0, NULL, false },
-    { "ORDER", OPTION_TEXT, OPTION_AT(order), 0, 0, 0, NULL, false },
-    { "STALL", OPTION_REAL, OPTION_AT(stall), 0, 1e9, 0, NULL, true },
+    { "PORTS", OPTION_TEXT, OPTION_AT(ports), 0, 0, 0, NULL },
+    { "ALGO", OPTION_TEXT, OPTION_AT(algo), 0, 0, 0, "" },
+    { "PROGRESS", OPTION_TEXT, OPTION_AT(progress), 0, 0, 0, "auto" },
+    { "DEBUG", OPTION_TEXT, OPTION_AT(debug), 0, 0, 0, NULL },
+    { "START_TIMEOUT", OPTION_REAL, OPTION_AT(start_timeout), 1e-3, 1e6, 60, NULL },
+    { "PEER_TIMEOUT", OPTION_REAL, OPTION_AT(peer_timeout), 1e-3, 1e6, 30, NULL },
+    { "CREDITS", OPTION_INT, OPTION_AT(credits), 1, 16384, 64, NULL },
+    { "QUEUE_PACKETS", OPTION_INT, OPTION_AT(queue_packets), 1, 8, 8, NULL },
+    { "EAGER_BUDGET", OPTION_SIZE, OPTION_AT(eager_budget), 65536, 1e15, 16 << 20, NULL },
+    { "LINKS", OPTION_TEXT, OPTION_AT(links), 0, 0, 0, NULL },
+    { "ROUTING", OPTION_TEXT, OPTION_AT(routing), 0, 0, 0, "updown-dfs" },
+    { "LINK_DENSITY", OPTION_REAL, OPTION_AT(link_density), 0, 1, 0, NULL },
+    { "MAX_LINKS", OPTION_INT, OPTION_AT(max_links), 1, 1e6, 0, NULL },     /* 0: max_links_default */
+    { "IF", OPTION_TEXT, OPTION_AT(interfaces), 0, 0, 0, NULL },
+    { "ADVERTISE", OPTION_TEXT, OPTION_AT(advertise), 0, 0, 0, NULL },
+    { "STREAMS", OPTION_INT, OPTION_AT(streams), 1, 64, 1, NULL },
+    { "MODEL", OPTION_TEXT, OPTION_AT(model), 0, 0, 0, NULL },
+    { "ORDER", OPTION_TEXT, OPTION_AT(order), 0, 0, 0, NULL },
+    { "STALL", OPTION_REAL, OPTION_AT(stall), 0, 1e9, 0, NULL },
 };
 
 void gc_options_init(gc_options *options, size_t size_of_options)
@@ -108,10 +107,6 @@ static int option_resolve(gci_env *env, gc_options *o, const option_row *row, ch
     if (from_environment && !*from_environment)
         from_environment = NULL;
     bool set = option_is_set(o, row), given = set || from_environment;
-    if (given && row->later) {
-        snprintf(error_text, GCI_TEXT, "%s is not supported by this version", name);
-        return GC_ERR_UNSUPPORTED;
-    }
     if (row->kind == OPTION_TEXT) {
         const char **field = option_field(o, row);
         const char *value = set ? *field : from_environment ? from_environment : row->text;
@@ -262,8 +257,8 @@ static void sort_by_world_rank(int *sorted, const int *ranks, int n)
     }
 }
 
-/* ranks: world ranks of the members, taken over in any case; NULL: the whole world. */
-static int comm_new(gci_world *w, uint32_t context, int *ranks, int size, gc_comm **out)
+/* ranks: world ranks of the members, taken over in any case; NULL: the whole world. What comes of it nobody knows yet. */
+static int comm_make(gci_world *w, uint32_t context, int *ranks, int size, gc_comm **out)
 {
     gc_comm *comm = gci_alloc(&w->env, sizeof *comm);
     int *sorted = ranks ? gci_alloc(&w->env, (size_t)size * sizeof *sorted) : NULL;
@@ -278,19 +273,31 @@ static int comm_new(gci_world *w, uint32_t context, int *ranks, int size, gc_com
         sort_by_world_rank(sorted, ranks, size);
     comm->rank = gci_comm_rank(comm, w->rank);
     int err = gci_coll_open(comm);
-    if (err < 0) {
+    if (err < 0)
         comm_free(comm);
-        return err;
-    }
+    else
+        *out = comm;
+    return err;
+}
+
+static void comm_link(gc_comm *comm)
+{
+    gci_world *w = comm->world;
     gci_enter(w);
-    for (int i = 0; i < size; i++)
+    for (int i = 0; i < comm->size; i++)
         if (w->dead[gci_world_rank(comm, i)] && comm->dead++ == 0)
             comm->first_dead = i;
     comm->next = w->comms;
     w->comms = comm;
     gci_leave(w);
-    *out = comm;
-    return GC_OK;
+}
+
+static int comm_new(gci_world *w, uint32_t context, int *ranks, int size, gc_comm **out)
+{
+    int err = comm_make(w, context, ranks, size, out);
+    if (err == GC_OK)
+        comm_link(*out);
+    return err;
 }
 
 static void comm_unlink(gc_comm *comm)
@@ -528,6 +535,49 @@ int gc_comm_create_tagged(gc_comm *comm, const int ranks[], int n, int tag, gc_c
     return err < 0 ? gci_fail(comm, err, -1, "no memory for a communicator of %d ranks", n) : GC_OK;
 }
 
+/* A communicator that nobody knows yet keeps those members that are not out. */
+static void comm_narrow(gc_comm *comm, uint32_t context, const uint8_t out[])
+{
+    int n = 0;
+    for (int i = 0; i < comm->size; i++)
+        if (!out[i])
+            comm->ranks[n++] = comm->ranks[i];
+    comm->context = context;
+    comm->size = n;
+    sort_by_world_rank(comm->sorted, comm->ranks, n);
+    comm->rank = gci_comm_rank(comm, comm->world->rank);
+}
+
+/* All memory is had before the others hear anything: what they have agreed on cannot fail here. */
+int gc_comm_shrink(gc_comm *comm, gc_comm **out)
+{
+    if (!comm || !out)
+        return GC_ERR_ARG;
+    *out = NULL;
+    gci_world *w = comm->world;
+    gc_comm *made = NULL;
+    uint8_t *lost = gci_alloc(&w->env, (size_t)comm->size);
+    int err = GC_ERR_NOMEM, *ranks = lost ? copy_of_ranks(comm, &err) : NULL;
+    if (err == GC_OK)
+        err = comm_make(w, 0, ranks, comm->size, &made);
+    if (err == GC_OK) {
+        uint32_t context = context_draw(w);
+        err = gci_shrink(comm, &context, lost);
+        if (err == GC_OK) {
+            comm_narrow(made, context, lost);
+            comm_link(made);
+            *out = made;
+        } else {
+            gci_coll_close(made);
+            comm_free(made);
+        }
+    } else {
+        gci_fail(comm, err, -1, "no memory for a communicator of %d ranks", comm->size);
+    }
+    gci_free(&w->env, lost);
+    return err;
+}
+
 int gc_get_stats(const gc_comm *world, gc_stats *stats)
 {
     if (!world || !stats || stats->size < sizeof(size_t))
@@ -568,6 +618,9 @@ static void world_free(gci_world *w)
     }
     if (w->monitor)
         sys->monitor_free(sys, w->monitor);
+    if (w->pmi.kind == GCI_PMI_PORT && w->pmi.fd >= 0)
+        sys->close(sys, w->pmi.fd);     /* of a job that has failed; the launcher ends what is left of it */
+    gci_stall_close(w);
     gci_free(&w->env, w->ops);
     gci_free(&w->env, w->dead);
     options_free(&w->env, &w->options);
@@ -581,7 +634,7 @@ static void world_free(gci_world *w)
 
 static int world_start(gci_world *w, const gci_place *place, char error_text[GCI_TEXT])
 {
-    static const gci_p2p_upcalls upcalls = { gci_coll_signature, gci_coll_fail, gci_coll_notice, gci_coll_is_over };
+    static const gci_p2p_upcalls upcalls = { gci_coll_signature, gci_coll_fail, gci_stall_notice, gci_coll_is_over };
     gci_sys *sys = w->env.sys;
     char name[GCI_HOST_NAME_BYTES];
     snprintf(error_text, GCI_TEXT, "out of memory or descriptors");
@@ -592,7 +645,9 @@ static int world_start(gci_world *w, const gci_place *place, char error_text[GCI
     snprintf(w->own_cluster, sizeof w->own_cluster, "%s", place->cluster);
     if (!w->dead || sys->monitor(sys, &w->monitor) < 0)
         return GC_ERR_NOMEM;
-    err = gci_p2p_open(w, &upcalls);
+    err = gci_stall_open(w);            /* before there is a thread that would look */
+    if (err == GC_OK)
+        err = gci_p2p_open(w, &upcalls);
     if (err == GC_OK)                   /* before anybody joins: from there on nothing may fail for this rank alone */
         err = comm_new(w, 0, NULL, w->ranks, &w->self);
     if (err < 0)
@@ -715,6 +770,7 @@ int gc_finalize(gc_comm *comm)
     gci_enter(w);
     for (gc_comm *c = w->comms; c; c = c->next)
         pending += c->requests;
+    w->ending = pending == 0;
     gci_leave(w);
     if (pending > 0)
         return gci_fail(comm, GC_ERR_PENDING, -1, "%d requests or messages are pending", pending);

@@ -105,8 +105,7 @@ typedef struct gc_status {
 
 /* What gc_init may be told. A field that is 0 or NULL (rank and direct: -1) is taken from the environment variable
  * GRIDCOMM_<FIELD> (ranks: GRIDCOMM_SIZE, interfaces: GRIDCOMM_IF), and if that is not set either, has its default.
- * Begin with GRIDCOMM_OPTIONS_INIT or gc_options_init. Strings need to live only until gc_init returns. Fields marked
- * "later" belong to what this version does not have yet: setting one is GC_ERR_UNSUPPORTED. */
+ * Begin with GRIDCOMM_OPTIONS_INIT or gc_options_init. Strings need to live only until gc_init returns. */
 typedef struct gc_options {
     size_t size;                /* of this struct as the caller knows it */
 
@@ -136,9 +135,11 @@ typedef struct gc_options {
 
     double start_timeout;       /* s, 60: gc_init fails when the job is not complete by then */
     double peer_timeout;        /* s, 30: a host that has not answered for so long is dead */
-    double stall;               /* later */
+    double stall;               /* s, 0: off. A call that has waited for so long without anything moving is reported: its operation,
+                                   the way to its peer, and what that waits for; again after twice the time, and so on. To the
+                                   log function as GC_LOG_WARN, to standard error if there is none. Nothing ends because of it */
     double link_density;        /* share of all pairs of ranks that keep a link for relaying, 0 .. 1, the same at every
-                                   rank; default: about 2 log2(ranks) links a rank */
+                                   rank; default: about 2 log2(ranks) links a rank, up to 9 ranks all */
     int    max_links;           /* direct connections that this rank holds at most, beside those for relaying, 1 .. 1000000;
                                    pairs beyond are relayed. Default: half of the descriptors that the process may open,
                                    16 .. 1024 */
@@ -149,7 +150,8 @@ typedef struct gc_options {
     int    insecure;            /* 1: listen beyond loopback without a key */
     size_t eager_budget;        /* bytes, 16 MiB: memory for messages that come before their receive, at least 64 KiB */
 
-    void (*log)(void *user, int level, const char *line);       /* one line without its end, on any thread */
+    void (*log)(void *user, int level, const char *line);       /* one line without its end; on any thread, often inside the
+                                                                   library's lock: it must not call gc_ functions, nor wait */
     void *log_user;
     void *(*alloc)(void *user, void *old, size_t bytes);        /* as realloc; bytes 0 frees. Any thread */
     void *alloc_user;
@@ -166,14 +168,15 @@ void gc_options_init(gc_options *options, size_t size_of_options);
 /* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 /* Joins the job and gives the communicator of all its ranks. Blocks until every rank has joined, at most
- * start_timeout and one second. options may be NULL. All ranks succeed or all fail. On failure *world is NULL,
- * nothing is left behind, and options->error_text says why, naming rank and address where one is at fault. End it
- * with gc_finalize. mpiexec (PMI-1) has one world for each process, whose place a second gc_init has to be told.
+ * start_timeout and one second. options may be NULL. All ranks succeed or all fail, but that one may be lost at the very
+ * end, when others are through: those get GC_ERR_PEER from what needs it. On failure *world is NULL, nothing is left
+ * behind, and options->error_text says why, naming rank and address where one is at fault. End it with gc_finalize. mpiexec
+ * (PMI-1) has one world for each process, whose place a second gc_init has to be told.
  * Returns GC_OK, GC_ERR_ARG, GC_ERR_NOMEM, GC_ERR_SYSTEM; GC_ERR_CONFIG: contradictory or unusable options, also between
  * ranks (another size, a rank twice), no key for an address beyond loopback; GC_ERR_TIMEOUT: not all ranks came, or rank 0
  * was not found where it should be; GC_ERR_UNREACHABLE: all came, but there are no connections that hold them together;
  * GC_ERR_PEER: a rank died meanwhile; GC_ERR_AUTH: rank 0 has another key; GC_ERR_PROTOCOL: rank 0 speaks another version,
- * or a rank says what makes no sense; GC_ERR_UNSUPPORTED: an option of a later version. */
+ * or a rank says what makes no sense. */
 int gc_init(gc_comm **world, const gc_options *options);
 
 /* Leaves the job. Collective over the world: blocks until every rank has called it and all messages under way have
@@ -186,7 +189,7 @@ int gc_finalize(gc_comm *world);
 /* Ends the whole job's communication: every pending and later operation, at every rank, ends with GC_ERR_ABORTED.
  * Local, does not block, may be called from any thread. code stands in the others' error texts. gc_finalize is still
  * due.
- * Returns GC_OK, GC_ERR_ARG or GC_ERR_NOMEM. */
+ * Returns GC_OK or GC_ERR_ARG. */
 int gc_abort(gc_comm *comm, int code);
 
 /* Tells the last call or operation that failed on this communicator, wrong arguments included. status (its error and
@@ -229,6 +232,38 @@ int gc_comm_create_tagged(gc_comm *comm, const int ranks[], int n, int tag, gc_c
  * Returns GC_OK; GC_ERR_PENDING: requests on it are not complete. */
 int gc_comm_free(gc_comm *comm);
 
+/* When a rank dies, or leaves without the others:
+ *   - Whoever lives hears of it, within moments if the process ended, within peer_timeout and a second if its host went silent,
+ *     within twice that if the network carries its packets in one direction alone, or if the process was stopped and then ended.
+ *     Ranks that a network which has fallen apart keeps from each other are dead to each other. Those who are left without a path of
+ *     living ranks over the links that the job keeps for relaying open new ones: what they say to each other waits for that.
+ *   - Collectives of a communicator that has it as a member end with GC_ERR_PEER at all others, those under way and all later
+ *     ones; a few may have ended well at some ranks just before. What is left in their buffers is undefined.
+ *   - Sends to it and receives from it end with GC_ERR_PEER; what had come whole before may still be received.
+ *   - If it lives all the same (the network fell apart, or a rank gave it up) all that it waits for ends with GC_ERR_PEER, too, the
+ *     rank at fault being its own: for it all others are gone.
+ *   - A rank that lacks memory for more than a second to reach others, or to take in what they send, gives itself up: for the others it
+ *     is dead, and what it waits for itself, and all that it begins later, ends with GC_ERR_NOMEM.
+ *   - Receives and probes from GC_ANY_SOURCE end with it in each communicator that has it as a member, once no message that fits
+ *     is there: nobody knows whether what they wait for would have come from it.
+ *   - All else goes on: messages between living ranks, also in communicators that it was in, posted before or later; and
+ *     communicators, made before or later, that it is not in.
+ * Requests that end so are complete, and are to be waited for as ever. gc_comm_failed says who it was, gc_comm_shrink makes a
+ * communicator of those who are left. */
+
+/* Gives the communicator of those ranks of comm that live, in the same order. The survivors agree: whoever gets one gets the same
+ * members, also if more die meanwhile, and none that a caller knew dead; on each side, if the network has fallen apart. Whoever
+ * dies later is a dead member of it: shrink it again.
+ * comm may be in any state, with requests pending and collectives that failed, and stays as it is; with nobody dead this is
+ * gc_comm_dup. Collective over the living members of comm, apart from its other collectives: it blocks until each of them has called,
+ * or has died, so one that does not call, or waits for a message of a rank that is in here, holds all. Takes two round trips, and for
+ * a rank that dies meanwhile as long as it takes to hear of that. *out is NULL after an error.
+ * A rank that says what makes no sense is given up by the others, which agree without it.
+ * Returns GC_OK; GC_ERR_PEER: the others take this rank for dead, or do so soon; GC_ERR_NOMEM: nothing has happened, the others wait
+ * until this rank calls again or leaves; or, if gc_comm_failed lists this rank, too: it had begun, memory has failed for 5 s since, and
+ * for the others it is dead. */
+int gc_comm_shrink(gc_comm *comm, gc_comm **out);
+
 /* Lists the ranks of comm that are known here to have died or left: the first max of them, in order; ranks may be NULL
  * if max is 0. Local. Returns how many there are, which may be more than max. */
 int gc_comm_failed(const gc_comm *comm, int ranks[], int max);
@@ -262,7 +297,8 @@ int gc_ssend(gc_comm *comm, const void *buf, size_t bytes, int dest, int tag);
 int gc_recv(gc_comm *comm, void *buf, size_t bytes, int source, int tag, gc_status *status);
 
 /* Sends and receives at once, so that rings and swaps cannot wait for each other; the buffers must not overlap. Blocks
- * until both are complete. status, of the receive, may be NULL. Returns the first error of the two: as gc_recv. */
+ * until both are complete; if one fails because its rank died, the other goes on. status, of the receive, may be NULL.
+ * Returns the first error of the two: as gc_recv. */
 int gc_sendrecv(gc_comm *comm, const void *send, size_t send_bytes, int dest, int send_tag,
                 void *recv, size_t recv_bytes, int source, int recv_tag, gc_status *status);
 
@@ -300,7 +336,8 @@ int gc_imrecv(gc_message **message, void *buf, size_t bytes, gc_request **reques
 /* A request that is complete is freed and its variable set to NULL; a NULL request counts as complete, and as a
  * success. A status may be NULL. The value returned is the operation's own error (GC_ERR_TRUNCATE, GC_ERR_PEER,
  * GC_ERR_MISMATCH, ...), which also stands in its status. The requests of one call are of one world: GC_ERR_ARG, if not.
- * Operations progress inside any call of the library. */
+ * Operations progress inside any call of the library for their world. While a rank waits in one world it does not send again
+ * what a broken connection has lost in another: progress "thread" does. */
 
 /* Blocks until the operation is complete. Returns its error. */
 int gc_wait(gc_request **request, gc_status *status);
@@ -341,7 +378,8 @@ int gc_cancel(gc_request *request);
 int gc_progress(gc_comm *world);
 
 /* Gives a descriptor for the program's own poll or epoll: readable when gc_progress should be called, also when a
- * timer is due. It belongs to the library: do not read from it or close it. Returns it, or an error. */
+ * timer is due. It belongs to the library: do not read from it or close it. Returns it, or an error, GC_ERR_SYSTEM if there
+ * is no descriptor left. */
 int gc_pollfd(gc_comm *world);
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
@@ -582,8 +620,9 @@ int gc_model_p2p(const gc_model *model, int source, int dest, size_t bytes, doub
 /* Predicts how long a collective takes under a model of the communicator's ranks, from the instant at which all begin until the
  * last is through: the schedules of all ranks are evaluated step by step. operation: "barrier", "bcast", "scatter", "gather",
  * "allgather", "alltoall", "reduce", "allreduce", "reduce_scatter", "scan" or "exscan"; algorithm: as in GRIDCOMM_ALGO, such as
- * "binomial" or "chain@65536", or NULL: the one that the operation would take. bytes: of the vector of a broadcast or
- * reduction, of each block of the others. Local; takes about 0.5 us for each message of all ranks.
+ * "binomial" or "chain@65536" (of trees that are made for a model, as with this one in use), or NULL: the one that the operation
+ * would take. bytes: of the vector of a broadcast or reduction, of each block of the others. Local; takes about 0.5 us for each
+ * message of all ranks.
  * Returns GC_OK; GC_ERR_ARG: no such operation, algorithm or root, or a model of another number of ranks;
  * GC_ERR_UNSUPPORTED: this algorithm cannot do it. */
 int gc_predict(gc_comm *comm, const gc_model *model, const char *operation, const char *algorithm, size_t bytes, int root,
@@ -592,10 +631,10 @@ int gc_predict(gc_comm *comm, const gc_model *model, const char *operation, cons
 /* The communicator's collectives take from now on what the model says is the fastest: for each operation and size, of calls that
  * any algorithm can do (blocks of one size, operations that commute and associate, no GRIDCOMM_ORDER). Other calls, and what
  * GRIDCOMM_ALGO names, go on as without. Rank 0's model is taken, the others' are not looked at; NULL there: none any more.
- * Predictions are made for root 0; rank 0 makes hundreds, for which the others wait: 2 s with 64 ranks, 12 s with 1,000. What comes
+ * Predictions are made for root 0; rank 0 makes hundreds, for which the others wait: 1 s with 64 ranks, 5 s with 1,000. What comes
  * out is kept in rank 0's model, too, so that gc_model_save saves it and the next use, of the same ranks in the same clusters, has
- * it at once; so no other call may use that model meanwhile. It may be freed: every rank keeps a copy. Communicators made of this one begin without a model. GRIDCOMM_MODEL=FILE does it
- * for the world in gc_init. Collective; blocks. Returns GC_OK; GC_ERR_ARG: not a model of gc_size ranks. After an error nothing
+ * it at once; so no other call may use that model meanwhile. It may be freed: every rank keeps a copy. Communicators made of
+ * this one begin without a model. GRIDCOMM_MODEL=FILE does it for the world in gc_init. Collective; blocks. Returns GC_OK; GC_ERR_ARG: not a model of gc_size ranks. After an error nothing
  * has changed. */
 int gc_model_use(gc_comm *comm, const gc_model *model);
 

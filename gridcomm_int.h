@@ -4,11 +4,13 @@
  * The floors (a room calls down, never up; it hears from below only through callbacks given at start):
  *
  *   gridcomm.c     life cycle, options, making communicators
+ *   stall.c        who waits for whom, told when nothing moves
  *   describe.c     what was chosen and why, as text and pictures
  *   measure.c      models measured over a running communicator
  *   modeluse.c     a communicator chooses its algorithms by a model
  *   coll.c         collectives: choice, schedule cache, executor
  *   message.c      the message calls of the public interface
+ *   shrink.c       the survivors of a communicator agree who they are
  *   post.c         starting messages: sends, receives, probes, and giving them up
  *   peers.c        peers that come and go: ways, the dead, farewells
  *   p2p.c          pairs, eager and rendezvous, credits
@@ -77,6 +79,7 @@ enum { GCI_TEXT = 256 };        /* bytes of an error text */
 static inline size_t gci_min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t gci_max(size_t a, size_t b) { return a > b ? a : b; }
 static inline int gci_max32(int a, int b) { return a > b ? a : b; }
+static inline int64_t gci_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t gci_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline double gci_max_real(double a, double b) { return a > b ? a : b; }
 static inline double gci_min_real(double a, double b) { return a < b ? a : b; }
@@ -93,6 +96,7 @@ static inline uint64_t gci_mix(uint64_t x)
 
 enum { GCI_NS_PER_MS = 1000000, GCI_HOST_ID_BYTES = 64, GCI_HOST_NAME_BYTES = 64, GCI_IFNAME_BYTES = 16, GCI_ADDR_TEXT = 64 };
 #define GCI_SECOND INT64_C(1000000000)      /* in ns, the unit of every time inside the library */
+#define GCI_MEMORY_PAUSE (10 * (int64_t)GCI_NS_PER_MS)      /* between two tries of what memory is lacking for */
 #define GCI_FOREVER INT64_MAX
 
 /* An address; in host byte order where it is a number. GCI_UNIX: a process of this host, by a Unix socket; all there is to it
@@ -221,6 +225,8 @@ GCI void *gci_realloc(gci_env *, void *old, size_t bytes);          /* what is n
 GCI void  gci_free(gci_env *, void *);                              /* NULL is fine */
 GCI char *gci_strdup(gci_env *, const char *);
 GCI void  gci_log(gci_env *, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* A warning that the user has asked for: to standard error, if nobody listens. */
+GCI void gci_report(gci_env *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 GCI const char *gci_strerrno(int negative_errno);                   /* text of a system error, without locale */
 
 GCI int   gci_addr_parse(const char *text, gci_addr *);             /* "1.2.3.4", "fe80::1%2"; port untouched. GC_ERR_ARG */
@@ -456,9 +462,13 @@ GCI int  gci_model_point(gci_env *, gci_curve *, size_t bytes, double seconds); 
 GCI double gci_curve_at(const gci_curve *, size_t bytes);
 GCI double gci_cost_latency(const gci_cost_model *, size_t bytes);
 GCI const gci_cost_model *gci_model_cost(const gc_model *, int from, int to);       /* ranks */
-/* Seconds until a message is there, and until its sender can begin the next one; both ranks and all that is shared are idle. */
+/* Seconds until a message is there; both ranks and all that is shared are idle. */
 GCI double gci_model_p2p(const gc_model *, int from, int to, size_t bytes);
-GCI double gci_model_busy(const gc_model *, int from, int to, size_t bytes);
+/* The same, and until its sender can begin the next one, in ticks of 2^-34 s: alike on all processors. Half an hour at most, so
+ * that sums over all ranks fit. */
+#define GCI_TICKS_MOST (INT64_C(1) << 45)
+GCI int64_t gci_model_ticks(const gc_model *, int from, int to, size_t bytes);
+GCI int64_t gci_model_busy_ticks(const gc_model *, int from, int to, size_t bytes);
 GCI double gci_model_gap(const gc_model *, const gci_cost_model *, size_t bytes);
 
 /* LogGP (L, o, g, G); LogP is that with G = 0. In a model of kind GCI_PLOGP. */
@@ -522,8 +532,10 @@ typedef struct gci_call {
                                    not of what is not associative */
     const gci_clusters *clusters;       /* NULL: all in one */
     const gc_tree   *tree;      /* of gc_tree_*: the given one; NULL: the algorithm's own */
+    const gc_model  *model;     /* that trees may be made for, alike at all ranks; NULL: none */
     const uint8_t   *heard;     /* uneven: what others of the cluster have told (gci_ask); NULL: nothing */
     size_t heard_bytes;
+    struct gci_tree_seen *seen; /* calls that differ by their rank alone share it; NULL: this one has its own */
 } gci_call;
 
 GCI size_t gci_block_bytes(const gci_blocks *, int rank);
@@ -566,8 +578,8 @@ GCI gci_spot gci_spot_at(gci_spot, size_t further);
 GCI int32_t gci_segments(const gci_call *, size_t bytes);
 GCI size_t  gci_segment_at(const gci_call *, size_t bytes, int32_t i);          /* i == gci_segments: bytes */
 
-/* An algorithm of the pool. Names may take a number: "kary:3". */
-typedef struct gci_algo { const char *name; unsigned colls; void (*emit)(gci_builder *); } gci_algo;   /* colls: 1 << gci_coll */
+/* An algorithm of the pool. Names may take a number: "kary:3". colls: 1 << gci_coll; by_model: it needs one that is in use. */
+typedef struct gci_algo { const char *name; unsigned colls; void (*emit)(gci_builder *); bool by_model; } gci_algo;
 GCI const gci_algo *gci_algo_at(int i);                                 /* NULL: there are no more */
 GCI const gci_algo *gci_algo_find(enum gci_coll, const char *name);     /* NULL: none such */
 /* GC_OK, GC_ERR_NOMEM, GC_ERR_UNSUPPORTED. name: as given to gci_algo_find. */
@@ -585,10 +597,13 @@ GCI bool gci_call_has_result(const gci_call *);                         /* has t
 GCI int gci_predict(gci_env *, const gc_model *, const gci_sched sched[], double seconds[], double *longest);
 /* One call by an algorithm (and the call's segment): even, the same at all ranks but for its rank. GC_ERR_UNSUPPORTED too. */
 GCI int gci_predict_call(gci_env *, const gc_model *, const gci_call *, const char *name, double seconds[], double *longest);
+/* How many other ranks, on other hosts, the busiest one sends more than a packet to, or gets more than one from; and, of both, as many
+ * as there are of the fewer. */
+typedef struct gci_partners { int32_t either, both; } gci_partners;
 /* For those who compare many: GC_ERR_UNSUPPORTED, soon, if the schedules have more steps together (half a us each, and 150 bytes);
  * and if it takes longer than most_seconds, *longest is some time beyond them. */
 GCI int gci_predict_within(gci_env *, const gc_model *, const gci_call *, const char *name, size_t most_steps,
-                           double most_seconds, double *longest);
+                           double most_seconds, double *longest, gci_partners *partners);
 
 /* ---- trials.c: who measures what at the same time, and which model follows (pure) ---------------------------------- */
 
@@ -603,19 +618,21 @@ typedef struct gci_trial {
     gci_flow flow[GCI_TRIAL_PARTS][GCI_TRIAL_FLOWS];
 } gci_trial;
 
-/* Trials of a round share neither host nor a site's link to others. Hosts are numbered site by site. */
+/* Trials of a round share neither host nor a class's or a site's link to others. Hosts and classes are numbered site by site, hosts
+ * class by class. */
 typedef struct gci_trials {
     int      ranks, hosts, sites, classes, n;
     int      rounds, needed;            /* needed: so many have all that is not optional */
     gci_trial *trial;                   /* in the order of their rounds */
     int32_t *host_of, *class_of;        /* [ranks] */
     int32_t *site_of;                   /* [classes] */
-    int32_t *first_host;                /* [sites + 1] */
+    int32_t *first_host, *first_class;  /* [sites + 1] */
+    int32_t *class_host;                /* [classes + 1] the first of each */
     int32_t *rank, *second;             /* [hosts] the first two ranks of each; -1: there is none */
 } gci_trials;
 enum { GCI_TRIAL_SITES = 64,            /* more are not measured */
        GCI_TRIAL_FEW = 8,               /* hosts of a site, of which all pairs are measured, and each is a class ... */
-       GCI_TRIAL_CLASSES = 64 };        /* ... if there are no more than so many in all; else each site is one */
+       GCI_TRIAL_CLASSES = 64 };        /* ... if there are no more than so many in all; else each rack, or each site */
 GCI int  gci_trials_make(gci_env *, const gci_clusters *, gci_trials *);    /* GC_ERR_NOMEM; _UNSUPPORTED: too many sites */
 GCI void gci_trials_free(gci_env *, gci_trials *);
 
@@ -653,7 +670,7 @@ enum { GCI_DECIDE_SIZES = 23, GCI_DECIDE_MOST = 1 << 22,    /* classes of sizes:
        GCI_CANDIDATES = 64 };
 /* name "": what the rules of choose.c say. made_for: a model and its clusters, as gci_decide_for names them; 0: nothing yet */
 typedef struct gci_decisions { uint64_t made_for; gci_algo_choice at[GCI_COLLS][GCI_DECIDE_SIZES]; } gci_decisions;
-typedef struct gci_candidate { gci_algo_choice how; double seconds; bool is_rule; } gci_candidate;
+typedef struct gci_candidate { gci_algo_choice how; double seconds; gci_partners partners; bool is_rule; } gci_candidate;
 
 /* An even, commutative and associative call of bytes in elements of one. */
 GCI gci_call gci_decide_example(enum gci_coll, int ranks, int root, size_t bytes, const gci_clusters *);
@@ -661,25 +678,28 @@ GCI gci_call gci_decide_example(enum gci_coll, int ranks, int root, size_t bytes
  * with a segment that no other has; NULL: none. GC_ERR_NOMEM. */
 GCI int  gci_decide_call(gci_env *, const gc_model *, const gci_call *, const gci_algo_choice *also,
                          gci_candidate[GCI_CANDIDATES], int *n);
-/* The table of a model's ranks, who stand in these clusters. GC_ERR_NOMEM. */
+/* The table of a model's ranks, who stand in these clusters; it stays if it is that already. GC_ERR_NOMEM. */
 GCI int  gci_decide(gci_env *, const gc_model *, const gci_clusters *, gci_decisions *);
 /* A number that other costs, clusters or ways to choose hardly have: 1 to INT32_MAX. */
 GCI uint64_t gci_decide_for(const gc_model *, const gci_clusters *);
 /* What it says of a call. false: nothing. */
 GCI bool gci_decided(const gci_decisions *, const gci_call *, gci_algo_choice *);
-/* As lines, "choice bcast 1024 kary:3@8192": from that size on. Read without the first word and in that order; false: no such
- * choice, nothing has changed. */
+/* As lines, "choice bcast 1024 kary:3@8192": from that size on. Read word by word and in that order; false: no such choice, nothing
+ * has changed. */
 GCI void gci_decisions_write(const gci_decisions *, gci_text *);
-GCI bool gci_decisions_read_line(const char *line, size_t bytes, gci_decisions *);
+GCI bool gci_decisions_read(gci_decisions *, const char *operation, size_t operation_bytes, size_t from, const char *name,
+                            size_t name_bytes);
 GCI void gci_decisions_describe(const gci_decisions *, gci_text *);     /* a line per operation */
 
 /* ---- tree.c: rooted trees (pure) ----------------------------------------------------------------------------------- */
 /* ---- treemodel.c: trees made for what messages cost (pure) --------------------------------------------------------- */
 
 typedef struct gci_tree_costs {
-    const gc_model *model;      /* NULL: a byte costs a second, and so does a message */
-    const size_t   *bytes;      /* for each rank; NULL: none */
+    const gc_model *model;      /* NULL: a byte costs a tick, and so does a message */
+    const size_t   *bytes;      /* for each rank; NULL: each */
     const int32_t  *rank;       /* which these are of those of model and bytes; NULL: all */
+    size_t          each;
+    bool            up;         /* messages go to the root */
 } gci_tree_costs;
 
 /* Which rank each place takes of those left: 1: the nearest to its parent, -1: the farthest, 0: the next. */
@@ -710,6 +730,16 @@ GCI bool gci_tree_is_ordered(gci_env *, const gc_tree *);
  * its children, the last sibling first: at place, ..., place + size - 1. */
 typedef struct gci_subtree { int32_t low, high, size, place; } gci_subtree;
 GCI void gci_tree_subtrees(const gc_tree *, gci_subtree *);             /* [size]; of a sound tree */
+
+/* A tree with what collectives along it ask of it. */
+typedef struct gci_tree_seen {
+    const gc_tree *t;           /* NULL: nothing yet */
+    gc_tree      made;          /* unless it was given */
+    gci_subtree *sub;           /* [ranks] */
+    int32_t     *order;         /* [2 * ranks] by place; scratch */
+    bool         flat;          /* all are the root's children */
+} gci_tree_seen;
+GCI void gci_tree_forget(gci_env *, gci_tree_seen *);                   /* treecoll.c */
 
 /* ---- places.c: who stands where in a collective between clusters (pure) ------------------------------------------- */
 
@@ -1076,10 +1106,13 @@ enum gci_news_kind {
     GCI_NEWS_LEFT,              /* rank left (gc_finalize) without waiting for the others; code GC_OK: all have been in the last
                                  * barrier; else GC_ERR_PEER. A new epoch */
     GCI_NEWS_DOWN,              /* the backbone link between rank and other is gone for good. A new epoch */
+    GCI_NEWS_UP,                /* rank and other have a link that the backbone did not have (gci_control_rescued). A new epoch */
     GCI_NEWS_EPOCH,             /* what was on its way over the backbone may be lost (gci_control_restart). A new epoch */
     GCI_NEWS_NOTICE             /* a notice that some rank flooded */
 };
-enum { GCI_NOTICE_ABORT = 1, GCI_NOTICE_MISMATCH = 2, GCI_NOTICE_LOST = 3,  /* origin has given rank word[0] up */
+enum { GCI_NOTICE_ABORT = 1, GCI_NOTICE_MISMATCH = 2,
+        GCI_NOTICE_LOST = 3,    /* origin has given rank word[0] up, for the error -word[1] */
+        GCI_NOTICE_STALL = 4,   /* stall.c */
         GCI_NOTICE_FIRST_INTERNAL = 16, GCI_NOTICE_WORDS = 6 };
 /* origin: world rank */
 typedef struct gci_notice { uint32_t kind; uint32_t origin; uint32_t word[GCI_NOTICE_WORDS]; } gci_notice;
@@ -1088,6 +1121,7 @@ typedef struct gci_news {
     int        rank, other, fd, code;
     enum gci_purpose purpose;
     uint32_t   id, trunk;
+    gci_addr   at;              /* of a LINK: where its other end is; family 0: not known */
     unsigned   strand, strands;
     uint32_t   links;           /* of a LINK that comes out of the inbox: how many it stands for, of which it is the last */
     uint16_t   epoch;           /* from this news on */
@@ -1111,6 +1145,8 @@ GCI int  gci_control_start(gci_control **, gci_env *, const gc_options *, const 
 GCI const gci_table *gci_control_table(const gci_control *);
 GCI const gci_topo  *gci_control_topo(const gci_control *);
 GCI const gci_graph *gci_control_graph(const gci_control *);
+/* The nth link that was added since (rescue.c), without costs if it is down again. false: there are no more. Any thread. */
+GCI bool gci_control_rescued(gci_control *, int nth, gci_edge *);
 /* Asks for a connection to rank, for GCI_PURPOSE_DATA or _BACKBONE (to a backbone neighbour: either side may end up opening
  * it). had: how many GCI_NEWS_LINK of that rank and purpose the caller has seen; if control has delivered more by then, the
  * request is stale and dropped. Answered by LINK, NO_LINK, DEAD, LEFT or (backbone) DOWN. Any thread. */
@@ -1124,7 +1160,9 @@ GCI int  gci_control_restart(gci_control *);
 /* The backbone's link to this neighbour carries no data: it goes down, everywhere. GC_ERR_ARG: there is no such link. Any
  * thread. */
 GCI int  gci_control_down(gci_control *, int rank);
-GCI int  gci_control_notify(gci_control *, const gci_notice *);     /* floods to all ranks but this one. Any thread */
+/* Floods to all ranks but this one. Verdicts, which are an abort and that a rank was given up (LOST), always find room and reach all;
+ * of several aborts, or verdicts on one rank, the first that comes to each. Any thread. */
+GCI int  gci_control_notify(gci_control *, const gci_notice *);
 /* Says goodbye and ends the thread. clean: every rank is known to leave too, and none ends before all have come here, since
  * others' packets may still need it as a relay; else neighbours flood that this one left. */
 GCI void gci_control_leave(gci_control *, bool clean);
@@ -1133,7 +1171,8 @@ GCI void gci_control_stop(gci_control *, bool clean);
 
 /* What control.c shares with the rooms below it. dial.c: how a connection is opened, accepted and proven, and how frames
  * travel on it. join.c: how ranks find each other and trade cards. life.c: control connections to the neighbours, and what is
- * known of everybody's life. mesh.c: which neighbours a rank gets. All of it belongs to the control thread alone. */
+ * known of everybody's life. rescue.c: ranks that deaths have parted. mesh.c: which neighbours a rank gets. All of it belongs to
+ * the control thread alone. */
 
 /* A frame on a proven connection: 0 kind  1 flag  2 length of the body (16 bits)  4 body. Ranks are 32 bits. */
 enum { GCI_FRAME_HEAD = 4, GCI_FRAME_MAX = 4096, GCI_STREAM_OUT = 2 * (GCI_FRAME_HEAD + GCI_FRAME_MAX), GCI_CANDIDATES_MAX = 32,
@@ -1172,7 +1211,7 @@ typedef struct gci_stream {
     bool     report;            /* join: control.report is to go out, READY or GO */
     size_t   table_at;          /* next byte of the table to send */
     size_t   report_at;
-    uint32_t loss_at, notice_at, restart_at;    /* control: next entries of the logs to tell */
+    uint32_t loss_at, verdict_at, notice_at, restart_at;    /* control: next entries of the logs to tell */
     unsigned unseen, heard;     /* control: notices sent and not yet SEEN; read and not yet told so */
 } gci_stream;
 
@@ -1223,15 +1262,19 @@ typedef struct gci_neighbour {
     int       rank, edge;       /* edge: its index in the graph, once that is agreed */
     gci_conn *conn;
     uint32_t  ups;              /* connections so far */
+    uint32_t  notice_at;        /* of the last one, when it was lost (gci_stream) */
     int64_t   suspect_until;    /* its kernel has been asked for a sign of life; 0: no */
     int64_t   owed_since;       /* its kernel has owed us an answer for so long, as far as we looked; 0: it owes none */
     int64_t   heard_at;         /* it said something last; kept while it owes, and when its connection ends; 0: not known */
     int64_t   hungry_since;     /* there has been no memory to dial it; 0: there is */
+    int64_t   refused_since;    /* its own address refuses since it was last connected; 0: it does not */
     bool      silent;           /* for too long: a fresh connection is tried beside this one */
     int64_t   starved_at;       /* it said last that it can have no descriptors for connections; 0: it never did */
     bool      left;             /* it said goodbye */
     bool      cannot;           /* only the other side can open a connection */
     bool      proven;           /* the peer has been met at ... */
+    bool      dialled;          /* ... by a connection that we opened */
+    bool      reset;            /* its connection ended otherwise than by its own closing it */
     gci_addr  proven_at;
     /* start */
     bool      wished, required; /* of the backbone; by a file of links here */
@@ -1267,6 +1310,11 @@ enum gci_phase { GCI_PHASE_JOIN, GCI_PHASE_LINK, GCI_PHASE_READY, GCI_PHASE_RUN,
 struct gci_control_request;
 /* A rank that is gone, or a link that is down (then a and b are its ends). origin saw it; from told it, -1: nobody. */
 struct gci_lost { uint32_t a, b, origin; uint8_t kind, how; int from; };
+struct gci_rescued { int a, b; bool down; };
+enum { GCI_DOUBT_MS = 3000 };   /* what goes down within this time of each other may have gone silent together */
+/* Of a rank, times; 0: not so. No links that are up lead to it; its addresses refuse us; not to be dialled
+ * before; the first of its links of late went down. */
+struct gci_parted { int64_t since, tried_at, refused_at, again_at, doubted_at; bool met; };
 struct gci_missed { int from, to; char text[GCI_TEXT]; };
 struct gci_try { int a, b; uint8_t answers, stands; };
 
@@ -1279,6 +1327,10 @@ struct gci_control {
     gci_thread *thread;
     gci_monitor *monitor;       /* guards the inbox and the outcome */
     struct gci_control_request *inbox, **inbox_end, *stop;     /* stop: kept for gci_control_stop, which cannot fail */
+    struct gci_control_request *spare;  /* for others, when there is no memory */
+    uint32_t  *given_up;        /* [ranks] why, of whom this rank has given up and control is to tell; 0: of nobody */
+    gci_notice abort;           /* kind 0, or to be told */
+    bool       judged;          /* there is some of these */
     int        outcome;         /* > 0: still starting */
     int        fail_code;       /* of the control thread: what outcome will be */
     char       text[GCI_TEXT];
@@ -1343,13 +1395,17 @@ struct gci_control {
     bool       done_told;
     bool       look_for_cut_off;    /* something was lost: who can no longer be reached? */
     uint8_t   *gone;            /* [ranks] enum gci_news_kind DEAD or LEFT, 0: alive */
-    uint8_t   *down;  int down_room;    /* [edges] > 0: for good, and how */
+    uint8_t   *down;  int down_room;    /* [edges, rescues] > 0: for good, and how */
+    struct gci_rescued *rescued;  int rescues, rescues_room;    /* links beyond the graph, as heard of; written under the monitor */
+    struct gci_parted *parted;  int parted_count;       /* [ranks]; of so many it is to be seen whether they live */
+    int64_t    doubted_at;      /* the first link of late went down, of any rank */
     int32_t   *span;            /* [2 * ranks] scratch: of a spanning tree */
     struct gci_lost *losses;  uint32_t loss_count, loss_room;   /* in the order heard of */
     uint32_t  *restarts, *restart_at, restart_clock;    /* [ranks] how many; when the latest was heard of */
     uint32_t  *heard;           /* [ranks] number of the latest notice of that origin */
     uint32_t  *delivered;       /* [2 * ranks] GCI_NEWS_LINK so far, of GCI_PURPOSE_DATA, of GCI_PURPOSE_BACKBONE */
-    uint32_t   gone_count, notices;
+    uint32_t   gone_count, notices, verdicts;
+    struct gci_kept *verdict;   /* [ranks + 1] in the order heard of: of each rank the first, and an abort */
     struct gci_kept { gci_notice notice; uint32_t number; int from; } kept[GCI_NOTICES_KEPT];  /* the latest, by index modulo */
 };
 
@@ -1357,6 +1413,7 @@ GCI gci_dial *gci_dial_new(gci_control *, enum gci_purpose, int peer, const gci_
 GCI gci_dial *gci_dial_ssh(gci_control *, enum gci_purpose, int peer, const char *destination, uint16_t port, int64_t deadline);
 GCI gci_dial *gci_dial_find(gci_control *, enum gci_purpose, int peer);
 GCI void      gci_dial_end(gci_control *, gci_dial *);          /* NULL is fine; no upcall */
+GCI bool      gci_dial_meets(const gci_control *, const gci_dial *);
 GCI bool      gci_dial_hopeless(const gci_dial *);              /* a round is over, and trying again will not help */
 GCI bool      gci_dial_is_starved(const gci_dial *);            /* there is no descriptor, or no memory, for its connections here */
 GCI bool      gci_dial_is_desperate(const gci_dial *);          /* there are none but link-local addresses */
@@ -1393,6 +1450,7 @@ GCI gci_neighbour *gci_life_add(gci_control *, int rank);               /* or fi
 GCI void      gci_life_drop(gci_control *, gci_neighbour *);
 GCI bool      gci_life_prepare(gci_control *);                  /* memory for the graph as it is; false: there is none */
 GCI bool      gci_life_begin(gci_control *);                    /* the graph is agreed; false: out of memory */
+GCI bool      gci_life_running(const gci_control *);
 GCI bool      gci_life_is_down(const gci_control *, const gci_neighbour *);
 GCI void      gci_life_up(gci_control *, gci_conn *);
 GCI void      gci_life_closed(gci_control *, gci_conn *, int err);
@@ -1402,6 +1460,10 @@ GCI bool      gci_life_frame(gci_control *, gci_conn *, unsigned kind, unsigned 
 GCI void      gci_life_refill(gci_control *, gci_conn *);
 GCI void      gci_life_notify(gci_control *, const gci_notice *);
 GCI void      gci_life_restart(gci_control *);
+GCI bool      gci_life_join(gci_control *, int peer);            /* a link that the backbone did not have; false: out of memory */
+GCI bool      gci_life_refuses(int err);                        /* at an address: nobody is there, or somebody else */
+GCI void      gci_life_span(gci_control *, int root);           /* fills span */
+GCI void      gci_life_cut_off(gci_control *, int rank);         /* it is given up */
 GCI void      gci_life_useless(gci_control *, int rank);        /* a link that carries no data goes down */
 GCI void      gci_life_settle(gci_control *);                   /* what follows from what was heard */
 GCI int64_t   gci_life_timers(gci_control *);                   /* does what is due; when the next is */
@@ -1410,6 +1472,10 @@ GCI void      gci_life_leave(gci_control *);
 GCI bool      gci_life_has_left(const gci_control *);
 GCI void      gci_life_tell(gci_control *, gci_news *);         /* news of the present epoch */
 GCI const char *gci_life_address(const gci_control *, int rank, char text[GCI_ADDR_TEXT]);
+
+GCI void      gci_rescue_settle(gci_control *);                 /* who is parted is dialled, or given up */
+GCI int64_t   gci_rescue_timers(gci_control *);                 /* when the next is due */
+GCI void      gci_rescue_up(gci_control *, gci_conn *);         /* to one who is no neighbour; closes it if there is no memory */
 
 /* Fills in me. GC_ERR_CONFIG, _SYSTEM, _NOMEM */
 GCI int       gci_reach_card(gci_control *, const gc_options *, char text[GCI_TEXT]);
@@ -1532,6 +1598,17 @@ typedef struct gci_link_view {
 enum gci_way { GCI_WAY_NONE, GCI_WAY_OWN, GCI_WAY_ROUTED };
 GCI void gci_overlay_links(const gci_overlay *, void (*each)(void *arg, const gci_link_view *), void *arg);
 GCI enum gci_way gci_overlay_way(const gci_overlay *, int peer);
+/* The way to one peer, as it stands. */
+typedef struct gci_way_view {
+    enum gci_way way;
+    const char *why;            /* there is none: why, so far */
+    int      next;              /* whose link it takes: the peer's, or that of the next hop for small messages; -1: no such link */
+    bool     connected;         /* that link is, at present, with ... */
+    gci_addr to;                /* ... this address; family 0: not known */
+    int      queued, queue_max; /* packets that wait to be sent on it */
+    int64_t  silence;           /* ns that its other end's kernel owes an answer; 0: it owes none */
+} gci_way_view;
+GCI gci_way_view gci_overlay_view(const gci_overlay *, int peer);
 /* The tables in use, made if need be; NULL: out of memory. epoch, numbering: may be NULL. */
 GCI const gci_routes *gci_overlay_routes(gci_overlay *, uint16_t *epoch, const gci_numbering **);
 
@@ -1544,15 +1621,18 @@ typedef struct gci_inbox {
     gci_monitor *lock;
     int          ranks;
     struct gci_inbox_item *first, **end;
+    size_t       items;
     atomic_bool  has_news;
-    /* what there was no memory for, without its text */
+    /* what there was no memory or no room for, without its text */
     bool         held;          /* there is some: all that comes goes there, too */
     struct gci_inbox_held *of;  /* [ranks] */
     const gci_graph *graph;
     uint8_t     *down;          /* [edges] it went down */
     uint16_t     epoch;
+    bool         grown;         /* links were added, or an added one went down */
     bool         turns;         /* there was a loss, and epoch is of the last one */
     bool         untold;        /* one of them came before there was a graph */
+    bool         verdicts;      /* some rank was given up */
     bool         aborts;
     gci_notice   abort;
 } gci_inbox;
@@ -1593,6 +1673,7 @@ enum gci_passing { GCI_PASS_SKIP, GCI_PASS_DELIVER, GCI_PASS_FORWARD };     /* w
 
 struct gci_link {
     int      fd, peer;                  /* fd -1: a hop without a connection */
+    gci_addr address;                   /* of its other end; family 0: not known */
     bool     backbone;
     uint8_t  strand;                    /* 0: none */
     gci_link *next_strand;
@@ -1690,6 +1771,7 @@ GCI void gci_hops_turn(gci_overlay *);                                      /* a
 GCI gci_link *gci_route_hop(const gci_overlay *, enum gci_metric, int dest);
 GCI void gci_route_push(gci_overlay *, int peer);                           /* this rank has something for it */
 GCI bool gci_link_pump(gci_overlay *, gci_link *);
+GCI int  gci_packet_deliver(gci_overlay *, gci_link *, void **sink, size_t *sink_bytes);   /* as gci_upcalls.begin */
 GCI void gci_link_parse(gci_overlay *, gci_link *);
 GCI bool gci_link_read(gci_overlay *, gci_link *);
 GCI void gci_link_drain(gci_overlay *, gci_link *);                         /* a connection ends */
@@ -1721,7 +1803,8 @@ GCI void gci_strands_compare(gci_overlay *, int64_t now);
 
 /* ---- overlay.c, what it shares with those and drive.c, all of it inside the world's monitor but for the inbox -------- */
 
-#define GCI_OVERLAY_PAUSE (10 * (int64_t)GCI_NS_PER_MS)     /* between two tries of what memory has failed; between restarts */
+/* Memory for something has failed since then, and last then; since 0: it does not fail. */
+typedef struct gci_hunger { int64_t since, at; } gci_hunger;
 
 typedef struct gci_overlay_peer {
     gci_link *own, *hop;
@@ -1744,7 +1827,9 @@ typedef struct gci_overlay_peer {
     bool     listed[GCI_METRICS];
     uint8_t  lost;                      /* links of its own, up to LOST_MAX */
     uint32_t after[GCI_METRICS];        /* the next in the list of a hop */
+    int64_t  verdict_at;                /* without link or route, control's verdict is waited for until then; 0: it is not */
     int64_t  patience;                  /* until when its own link is waited for; 0: not yet, -1: not any more */
+    gci_hunger hungry, unreached;       /* for what it sends on the route; for a way to it */
 } gci_overlay_peer;
 
 struct gci_overlay {
@@ -1776,12 +1861,14 @@ struct gci_overlay {
     const gci_numbering *numbering;     /* the one in use */
     gci_routes   routes;
     enum gci_routing routing;
+    bool         grown;         /* links were added to the backbone, and there was no memory for them yet */
     bool         stale, given;  /* routes are to be made anew; a test has brought them */
     uint16_t     epoch, restarted;      /* now; in which a restart was asked for last ... */
     bool         restarts, owes_restart;        /* ... if ever; it still has to be */
     int64_t      restart_at, doubt_at;  /* not before; when a lost connection still in the way wants one. 0: none */
     int64_t      peer_timeout;
-    int64_t      hungry_since;  /* memory for links fails since then; 0: it does not */
+    gci_hunger   unprepared, asks;      /* for memory: for the graph; for asking control */
+    bool         asks_starve;   /* for too long */
     /* errands: what the driver does next, once the stack is unwound */
     bool         errands;
     bool         wants;         /* peers without a way that something is for */
@@ -1831,6 +1918,7 @@ GCI void gci_overlay_wait(gci_overlay *, bool (*done)(void *arg), void *arg, con
 GCI bool gci_overlay_poll(gci_overlay *, int hint);                 /* one round without waiting; true: something moved */
 GCI void gci_overlay_wake(gci_overlay *);                           /* a request has ended: whoever waits looks again */
 GCI void gci_overlay_ring(gci_overlay *);                           /* ... in a poller of its own */
+static inline void gci_overlay_tick_soon(gci_overlay *o) { o->next_tick = 0; }      /* what this thread waits for is timed */
 /* A poller, readable when gci_overlay_poll has work; or GC_ERR_SYSTEM. */
 GCI int  gci_overlay_fd(gci_overlay *);
 
@@ -1838,8 +1926,9 @@ GCI int  gci_overlay_fd(gci_overlay *);
 
 typedef struct gci_world gci_world;
 typedef struct gci_p2p gci_p2p;
-/* Contexts: a communicator owns four, one per kind of traffic, told apart by the low bits. */
-enum gci_context_kind { GCI_CONTEXT_P2P, GCI_CONTEXT_COLL, GCI_CONTEXT_CREATE, GCI_CONTEXT_MEASURE, GCI_CONTEXT_KINDS };
+/* Contexts: a communicator owns one per kind of traffic, told apart by what is left when they are divided by the number of kinds. */
+enum gci_context_kind { GCI_CONTEXT_P2P, GCI_CONTEXT_COLL, GCI_CONTEXT_CREATE, GCI_CONTEXT_MEASURE, GCI_CONTEXT_SHRINK,
+                        GCI_CONTEXT_KINDS };
 
 struct gci_coll_state;          /* coll.c: schedule cache and running collectives of one communicator */
 
@@ -1853,6 +1942,7 @@ struct gc_comm {
     int        requests;        /* not yet freed by the user */
     int        dead;            /* members known dead or gone */
     int        first_dead;      /* comm rank of the first of them, or -1 */
+    uint32_t   shrinks;         /* that are over: the number of the present or next one */
     struct gci_coll_state *coll;
     gc_status  last;            /* of the last failed operation ... */
     int        last_code;
@@ -1876,10 +1966,22 @@ struct gci_world {
     gc_request  *spare_requests;
     uint8_t     *dead;          /* [ranks] enum gci_fate */
     int          aborted, abort_origin, abort_code;     /* aborted: 0 or 1; by which rank, with what */
-    bool         through;       /* all ranks have been in the last barrier, as one says that has left */
+    bool         ending;        /* this rank is in the last barrier, or was ... */
+    bool         through;       /* ... and so have all others been, as one says that has left */
+    struct gci_stall *stall;    /* stall.c; NULL: nobody wants to know of calls that wait */
+    struct gci_caller *callers; /* else: those that do */
+    bool         stall_idle;    /* and none has for so long that no look is due */
+    int64_t    (*stall_look)(gci_world *, int64_t now);     /* what stall.c does when the clock is looked at; when again */
+    void       (*stall_over)(gci_world *, struct gci_caller *);     /* and when such a call ends that it has told of */
     gci_user_op *ops;  int op_count;
     gc_stats     stats;
 };
+
+/* Is this a message of a shrink that is over? */
+static inline bool gci_comm_past(const gc_comm *comm, uint32_t context, uint32_t tag)
+{
+    return context - comm->context == GCI_CONTEXT_SHRINK && (int32_t)(tag - comm->shrinks) < 0;
+}
 
 /* Notes the error, returns code. Outside the monitor. */
 GCI int gci_fail(gc_comm *, int code, int fault_rank, const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -1927,6 +2029,21 @@ GCI void gci_request_fail(gc_request *, int error, int fault_world_rank, const c
     __attribute__((format(printf, 4, 5)));
 GCI int  gci_request_wait(gc_request **, int64_t timeout, gc_status *);     /* outside the monitor; an owned one. gc_wait_for */
 GCI int  gci_request_wait_inside(gc_request **, int64_t deadline, gc_status *);     /* the same inside the monitor */
+
+/* A call that waits, as the report of stalls sees it: for these requests of one world, or as `call` says. */
+typedef struct gci_caller {
+    struct gci_caller *next;
+    gc_request **request;  int requests;        /* NULLs among them are over */
+    const char *call;                           /* NULL: for requests */
+    gc_comm    *comm;  int source, tag;         /* of a probe; comm NULL: it is none */
+    /* stall.c */
+    uint64_t    mark;                           /* of all that may move, at the last look */
+    int64_t     since, report_at;               /* when it was first seen to wait, or seen to have moved; when to report */
+    bool        looked, told, reported;         /* at; the others know; the user does */
+} gci_caller;
+
+/* gci_overlay_wait for a call of the user's. */
+GCI void gci_world_wait(gci_world *, gci_caller *, bool (*done)(void *arg), void *arg, const int *hint, int64_t deadline);
 
 /* ---- match.c: posted receives and unexpected messages ------------------------------------------------------------- */
 
@@ -1981,7 +2098,8 @@ GCI void gci_queue_remove(gc_request *, gc_request ***end);
 
 /* ---- p2p.c: pairs, eager and rendezvous, credits ------------------------------------------------------------------ */
 
-enum gci_fate { GCI_ALIVE, GCI_GONE_DEAD, GCI_GONE_LEFT, GCI_GONE_UNREACHABLE };    /* gci_world.dead */
+/* gci_world.dead. STARVED: this rank, and so all others for it: it has no memory to go on. */
+enum gci_fate { GCI_ALIVE, GCI_GONE_DEAD, GCI_GONE_LEFT, GCI_GONE_UNREACHABLE, GCI_GONE_STARVED };
 enum { GCI_STAGE_QUEUED, GCI_STAGE_SENT, GCI_STAGE_GRANTED, GCI_STAGE_FINISHED };   /* gc_request.stage of a send */
 enum { GCI_OWE_GRANT = 1, GCI_OWE_FIN = 2 };
 
@@ -2101,6 +2219,7 @@ GCI void gci_message_unlink(gc_message *);
 /* For post.c, inside the monitor. */
 GCI gci_match  *gci_match_of(gci_p2p *, uint32_t context);              /* NULL: out of memory */
 GCI void gci_context_close(gci_p2p *, uint32_t context);                /* its communicator is freed */
+GCI bool gci_context_is_closed(const gci_p2p *, uint32_t context);
 GCI gci_pair   *gci_pair_of(gci_p2p *, int peer);                       /* NULL: out of memory */
 GCI gc_message *gci_message_new(gci_p2p *);
 GCI void gci_message_free(gci_p2p *, gc_message *);
@@ -2119,6 +2238,8 @@ GCI void gci_lend_all(gci_p2p *);                                       /* someb
 
 GCI int  gci_p2p_open(gci_world *, const gci_p2p_upcalls *);     /* opens the overlay below it, world->overlay */
 GCI void gci_p2p_close(gci_world *);
+/* A verdict of this rank alone, on a peer that may live, or on itself (GC_ERR_NOMEM): all are told. Not from inside of a callback. */
+GCI void gci_give_up(gci_p2p *, int peer, int code, const char *why);
 GCI void gci_p2p_farewell(gci_world *, int64_t deadline);   /* every rank leaves: what is under way arrives, ways end in peace */
 
 /* ---- post.c: starting messages --------------------------------------------------------------------------------------- */
@@ -2129,6 +2250,7 @@ typedef struct gci_post {
     uint32_t tag, signature;    /* signature: 0 outside collectives */
     uint32_t nth;               /* of the messages that this collective sends the same way */
     bool     any_tag, sync;
+    bool     orphan;            /* may outlive the communicator: becomes the world's own */
     void   (*done_fn)(gc_request *);    void *user;     /* NULL: the user holds the request */
 } gci_post;
 
@@ -2154,7 +2276,14 @@ static inline bool gci_signature_fits(uint32_t theirs, uint32_t mine)
 
 /* 1: a collective message with sequence number seq has come whose signature does not fit mine; 0: that of any. */
 GCI int  gci_unexpected_signature(gc_comm *, uint32_t seq, uint32_t mine, uint32_t *theirs, int *source_world_rank);
+GCI void gci_unexpected_past(gc_comm *);        /* drops what has come for shrinks that are over */
 GCI void gci_comm_drop_messages(gc_comm *);     /* a communicator ends: nobody will take what has come for it */
+
+/* ---- shrink.c: the survivors of a communicator agree who they are ----------------------------------------------------- */
+
+/* Outside the monitor; blocks. *context: drawn by this rank, then that of the survivors. out[comm->size]: who is none of them.
+ * GC_OK, or what gci_fail has noted; GC_ERR_NOMEM: nothing has happened. */
+GCI int  gci_shrink(gc_comm *, uint32_t *context, uint8_t out[]);
 
 /* ---- coll.c ---------------------------------------------------------------------------------------------------------- */
 
@@ -2166,6 +2295,18 @@ GCI void gci_coll_notice(gci_world *, const gci_notice *);       /* GCI_NOTICE_M
 GCI bool gci_coll_signature(gc_comm *, int source_world_rank, uint32_t seq, uint32_t signature);   /* true: drop the message */
 GCI bool gci_coll_is_over(gc_comm *, int dest_world_rank, uint32_t seq, uint32_t signature);       /* gci_p2p_upcalls */
 GCI const char *gci_coll_signed(uint32_t signature);             /* the name of its operation */
+/* A collective under way, for who looks on inside the monitor. */
+typedef struct gci_coll_view {
+    const void     *run;
+    uint32_t        seq, signature;
+    const gci_call *call;
+    const gci_algo_choice *choice;
+    bool            asks;           /* for sizes; its own schedule comes next */
+    int32_t         steps, left;    /* of its schedule; not ended */
+} gci_coll_view;
+GCI bool gci_coll_view_of(const gc_request *, gci_coll_view *);     /* false: it has ended */
+/* The message of the next step behind *step (at first -1) that is posted and has not ended; NULL: there is no more. */
+GCI const gc_request *gci_coll_next_wait(const gci_coll_view *, int32_t *step);
 
 /* What a call says, beside what shapes its schedule. */
 typedef struct gci_coll_args {
@@ -2182,6 +2323,8 @@ typedef struct gci_coll_args {
 GCI int  gci_coll_last_barrier(gc_comm *);
 GCI int  gci_coll_describe(gc_comm *, gci_text *);      /* which algorithm it takes for what; GC_ERR_NOMEM */
 GCI const gci_clusters *gci_coll_clusters(gc_comm *);   /* of its ranks, for as long as it lives; NULL: out of memory */
+/* The error with which some rank has begun the next collective already, so that it fails everywhere. Inside the monitor. */
+GCI int  gci_coll_foreseen(const gc_comm *);
 /* GC_OK and a request, or what gci_fail has noted. Outside the monitor. */
 GCI int  gci_coll_start(gc_comm *, const gci_coll_args *, gc_request **);
 GCI void gci_coll_apply(const gci_coll_args *, const void *in, void *inout, size_t bytes);    /* inout = in (op) inout */
@@ -2218,6 +2361,21 @@ GCI int  gci_agree(gc_comm *, const char *call, int error);      /* the worst of
 /* Rank 0's text to all: theirs is allocated, everybody frees it. error: this rank's so far; if any has one, none gets the text.
  * What is returned may be this rank's alone: gci_agree comes next. */
 GCI int  gci_share_text(gc_comm *, const char *call, int error, char **text, size_t *bytes);
+
+/* ---- describe.c: words of descriptions -------------------------------------------------------------------------------- */
+
+GCI void gci_describe_rank(gci_text *, const gci_world *, int rank);        /* "rank 3 on wolf (a/rack1)" */
+GCI void gci_describe_path(gci_text *, const int32_t path[], int hops);     /* "3 hops over 4, 9" */
+GCI void gci_describe_message(gci_text *, const gc_request *);              /* "receive of bcast 12", "send, tag 5" */
+/* What its message waits for; the pair may be NULL for a receive. */
+GCI void gci_describe_stage(gci_text *, const gci_pair *, const gc_request *);
+
+/* ---- stall.c: who waits for whom, told when nothing moves --------------------------------------------------------------- */
+
+typedef struct gci_stall gci_stall;
+GCI int  gci_stall_open(gci_world *);                            /* GRIDCOMM_STALL; GC_ERR_NOMEM */
+GCI void gci_stall_close(gci_world *);
+GCI void gci_stall_notice(gci_world *, const gci_notice *);      /* any but an abort; those that are not its own go to coll.c */
 
 /* ---- gridcomm.c: the life of a world ------------------------------------------------------------------------------------ */
 

@@ -1,12 +1,16 @@
 /* inbox.c: news from control's thread to the driver's, none of which may be lost.
  * SPDX-License-Identifier: MIT
  *
- * A list under a lock of its own. When there is no memory for one more, the gist of what must not be lost is kept in places
- * that were set aside before: for each rank its last connection of each kind, that it could not be had, that the rank is gone;
- * for each link of the backbone that it went down. From then on all news go there, until they have been taken: so they keep
- * their order where it matters. Losses come before connections, and all bear the last epoch of them.
+ * A list under a lock of its own. When there is no memory for one more, or it is as long as no peer that keeps the rules makes it
+ * (a rank that computes for long does not look at it, and whoever sends notices without end must not fill its memory), the gist
+ * of what must not be lost is kept in places that were set aside before: for each rank its last connection of each kind, that it
+ * could not be had, that the rank is gone, that it was given up; for each link of the backbone that it went down; that links were
+ * added, which control knows; one abort. From then on all news go there, until they have been taken: so they keep their order where
+ * it matters. Losses come before connections, and all bear the last epoch of them.
  */
 #include "gridcomm_int.h"
+
+enum { INBOX_SPARE = 512, INBOX_EACH = 4 };    /* how long the list may be, beside so many of each rank */
 
 struct gci_inbox_item { struct gci_inbox_item *next; gci_news news; };
 
@@ -14,6 +18,8 @@ struct gci_inbox_held {
     struct { uint32_t links, id; int fd, code; } kind[GCI_LINK_KINDS];  /* links, of which the last is kept; code of NO_LINK */
     enum gci_news_kind loss;            /* DEAD or LEFT; else LINK: none */
     int      loss_code;
+    bool     given_up;                  /* by this rank, for this */
+    uint32_t by, why;
 };
 
 GCI int gci_inbox_open(gci_inbox *in, gci_env *env, int ranks)
@@ -44,23 +50,35 @@ GCI int gci_inbox_graph(gci_inbox *in, const gci_graph *graph)
     return GC_OK;
 }
 
-/* A notice of a mismatch may be lost: who waits in one asks again. So may a strand, without which all works. */
+/* A notice of a mismatch may be lost: who waits in one asks again; that of a stall holds for a while only. */
+static void hold_notice(gci_inbox *in, const gci_notice *notice)
+{
+    if (notice->kind == GCI_NOTICE_ABORT) {
+        in->held = in->aborts = true;
+        in->abort = *notice;
+    } else if (notice->kind == GCI_NOTICE_LOST && notice->word[0] < (uint32_t)in->ranks) {
+        struct gci_inbox_held *held = &in->of[notice->word[0]];
+        in->held = in->verdicts = held->given_up = true;
+        held->by = notice->origin;
+        held->why = notice->word[1];
+    }
+}
+
+/* A strand may be lost, too: all works without it. */
 static void hold(gci_inbox *in, const gci_news *news)
 {
     struct gci_inbox_held *held = &in->of[news->rank >= 0 ? news->rank : 0];    /* an EPOCH is of nobody */
     int kind = gci_news_link_kind(news), edge;
-    if (news->kind == GCI_NEWS_NOTICE && news->notice.kind != GCI_NOTICE_ABORT)
+    if (news->kind == GCI_NEWS_NOTICE) {
+        hold_notice(in, &news->notice);
         return;
+    }
     if (news->purpose == GCI_PURPOSE_STRAND) {
         in->env->sys->close(in->env->sys, news->fd);
         return;
     }
     in->held = true;
     switch (news->kind) {
-    case GCI_NEWS_NOTICE:
-        in->aborts = true;
-        in->abort = news->notice;
-        return;
     case GCI_NEWS_LINK:
         if (held->kind[kind].links++ > 0)
             in->env->sys->close(in->env->sys, held->kind[kind].fd);
@@ -74,7 +92,11 @@ static void hold(gci_inbox *in, const gci_news *news)
         edge = in->down ? gci_graph_find(in->graph, news->rank, news->other) : -1;
         if (edge >= 0)
             in->down[edge] = 1;
+        in->grown |= in->down && edge < 0;
         in->untold |= !in->down;
+        break;
+    case GCI_NEWS_UP:
+        in->grown = true;
         break;
     case GCI_NEWS_DEAD:
     case GCI_NEWS_LEFT:
@@ -82,6 +104,7 @@ static void hold(gci_inbox *in, const gci_news *news)
         held->loss_code = news->code;
         break;
     case GCI_NEWS_EPOCH:
+    case GCI_NEWS_NOTICE:
         break;
     }
     in->turns = true;
@@ -95,7 +118,8 @@ GCI void gci_inbox_put(gci_inbox *in, const gci_news *news)
     if (item)
         item->news = *news;
     sys->enter(sys, in->lock);
-    if (item && !in->held) {
+    if (item && !in->held && in->items < INBOX_SPARE + INBOX_EACH * (size_t)in->ranks) {
+        in->items++;
         *in->end = item;
         in->end = &item->next;
         item = NULL;
@@ -105,6 +129,22 @@ GCI void gci_inbox_put(gci_inbox *in, const gci_news *news)
     atomic_store(&in->has_news, true);
     sys->leave(sys, in->lock);
     gci_free(in->env, item);
+}
+
+/* One of the verdicts; false: there is none. */
+static bool held_verdict(gci_inbox *in, gci_news *news)
+{
+    for (int rank = 0; in->verdicts && rank < in->ranks; rank++) {
+        struct gci_inbox_held *held = &in->of[rank];
+        if (!held->given_up)
+            continue;
+        held->given_up = false;
+        news->rank = (int)held->by;
+        news->notice = (gci_notice){ .kind = GCI_NOTICE_LOST, .origin = held->by, .word = { (uint32_t)rank, held->why } };
+        return true;
+    }
+    in->verdicts = false;
+    return false;
 }
 
 /* One of the losses; the news of their epoch is the last of them. */
@@ -128,8 +168,9 @@ static void held_loss(gci_inbox *in, gci_news *news)
             in->of[rank].loss = GCI_NEWS_LINK;
             return;
         }
-    news->kind = GCI_NEWS_EPOCH;
-    in->turns = false;
+    news->kind = in->grown ? GCI_NEWS_UP : GCI_NEWS_EPOCH;
+    in->turns = in->grown;
+    in->grown = false;
 }
 
 static bool held_link(gci_inbox *in, gci_news *news)
@@ -163,6 +204,8 @@ static bool held_take(gci_inbox *in, gci_news *news)
     *news = (gci_news){ .kind = GCI_NEWS_NOTICE, .rank = (int)in->abort.origin, .fd = -1, .links = 1, .notice = in->abort };
     if (in->aborts)
         in->aborts = false;
+    else if (held_verdict(in, news))
+        return true;
     else if (in->turns)
         held_loss(in, news);
     else
@@ -182,6 +225,7 @@ GCI bool gci_inbox_take(gci_inbox *in, gci_news *news)
         *news = item->news;
         news->links = 1;
         in->first = item->next;
+        in->items--;
         if (!in->first)
             in->end = &in->first;
     } else if (in->held) {

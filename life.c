@@ -7,10 +7,12 @@
  * Life. A process that dies, however it dies, has its connections closed by its kernel: the neighbours see it at once.
  * Because a connection may also be cut by something in between, its two ends first try to connect again. If the address at
  * which the peer was proven refuses, or answers as somebody else, the peer is dead. Only an address at which this very peer
- * has been met counts: a refusal by a NAT box or by a namesake address says nothing. If there is no answer for peer_timeout,
- * or the connection itself timed out, only this link is known to be gone: it is down, for good. A rank to which no path of
- * links is left that are up is cut off, and dead for this rank. So a host that went silent is dead when all its
- * neighbours have given up, and a partition makes each side dead for the other, while one cut link costs nobody's life.
+ * has been met counts: a refusal by a NAT box or by a namesake address says nothing. If the peer has only ever come from there, a
+ * firewall may refuse what goes there: then the peer, which could connect before, is given REFUSED_MS to do so again; and if the
+ * connection was reset, which a middlebox does too, the refusal proves nothing. If there is no answer for peer_timeout, or the
+ * connection itself timed out, only this link is known to be gone: it is down, for good. A rank to which no path of links is left
+ * that are up is parted from this one: rescue.c finds it, or gives it up. So a host that went silent is dead when all its neighbours
+ * have given up, and a partition makes each side dead for the other, while one cut link costs nobody's life.
  *
  * Silence. A NAT or a firewall may forget a connection and say nothing: then both hosts live, and a fresh connection would pass.
  * So the kernel is asked now and then whether it waits for an answer of the neighbour's; if it has waited for too long, the
@@ -24,16 +26,19 @@
  * look closely: with a time-out of SUSPECT_MS, and something to send. A living host's kernel answers, whatever its processes do.
  *
  * Losses. Deaths, departures, links that are down and restarts are facts that only ever grow, flooded to all; each is counted
- * once, whoever tells it. Their number modulo 2^16 is the label of the epoch, so all ranks reach the same one. Deaths that
- * follow from links (cut off) are not told: every rank comes to the same conclusion from the same facts.
+ * once, whoever tells it. Their number modulo 2^16 is the label of the epoch, so all ranks reach the same one. A link that parted
+ * ranks have added (UP) is such a fact, too. It is told before its loss by whoever tells that, because all tell in the order of
+ * their hearing. That a rank was cut off is a matter of time, so it is told as other deaths are.
  *
- * Flooding. Each rank keeps logs: losses (all of them), restarts per origin with the time of the latest, and the latest
- * GCI_NOTICES_KEPT other notices. A control connection has a cursor in each, which sending moves on, so flooding is nothing
+ * Flooding. Each rank keeps logs: losses (all of them), restarts per origin with the time of the latest, verdicts (of each rank the
+ * first that gave it up, and an abort), and the latest GCI_NOTICES_KEPT other notices. A control connection has a cursor in each, which
+ * sending moves on, so flooding is nothing
  * but logs that grow and cursors that follow; a connection that replaces a lost one starts at the beginning. Connections are in
  * order and every rank logs in the order of its hearing, so the notices of one origin arrive in order everywhere, and its latest
  * number tells what is new. At most NOTICES_AHEAD notices are sent before the neighbour has SEEN older ones: a neighbour
  * that is stopped costs no memory, and the window of its connection never closes, which TCP_USER_TIMEOUT would take for a
- * death. One that is behind by more notices than are kept misses the oldest of them; it never misses a loss.
+ * death. One that is behind by more notices than are kept misses the oldest of them; it never misses a loss or a verdict. What
+ * stalled ranks tell (stall.c) is dropped where it might come to that.
  *
  * The end. Nobody may go while others' packets still need it as a relay. DONE goes up a breadth-first tree over what is left of
  * the backbone, from the lowest living rank, and bears the sender's knowledge of losses (view): it counts only for a parent
@@ -62,19 +67,25 @@ enum {
     LIFE_LOOKS = 8,                 /* for silence, in peer_timeout: with half of it before the first probe, a quarter is left, ... */
     LIFE_LOOK_MS = 2500,            /* ... or more */
     LIFE_REDIAL_MS = 1000,          /* for a fresh connection, at the least */
+    LIFE_REFUSED_MS = 500,          /* a living peer that has only ever connected to us does so again at once: some round trips */
     LIFE_OWED = 4,                  /* for this part of peer_timeout an answer must be owed before silence is a verdict */
     LIFE_STARVED_MS = 5000,         /* who has said so within this time is out of descriptors; it says so every second */
     LIFE_TRIED_MS = 200,            /* below the head start of the rank that dials first */
-    LIFE_LINKS_SPARE = 64           /* links that rank 0 may add without that memory is needed for them */
+    LIFE_RESTARTS_MOST = 1 << 15,   /* told at once: with more, nobody could tell a later epoch from an earlier one */
+    LIFE_LINKS_SPARE = 64,          /* links that may be added without that memory is needed for them */
+    LIFE_RESCUES_FIRST = 16,        /* links of survivors, of a first allocation */
+    LIFE_RESCUES_MOST = 32          /* for each rank, that others tell of: beyond what any job needs */
 };
 
-/* Notices of this room's own. GONE: word 0 the rank, 1 how. DOWN: words 0, 1 the ends, 2 how. RESTART: word 0 how many so far. */
-enum { LIFE_NOTICE_GONE = GCI_NOTICE_FIRST_INTERNAL, LIFE_NOTICE_DOWN, LIFE_NOTICE_RESTART };
+/* Notices of this room's own. GONE: word 0 the rank, 1 how. DOWN: words 0, 1 the ends, 2 how. RESTART: word 0 how many so far. UP: words
+ * 0, 1 the ends of a link that the backbone did not have. */
+enum { LIFE_NOTICE_GONE = GCI_NOTICE_FIRST_INTERNAL, LIFE_NOTICE_DOWN, LIFE_NOTICE_RESTART, LIFE_NOTICE_UP };
 enum life_how { LIFE_LEFT, LIFE_TIMED_OUT, LIFE_REFUSED, LIFE_SOMEBODY_ELSE, LIFE_MUTE, LIFE_USELESS, LIFE_STARVED,
-                LIFE_THROUGH, LIFE_HOWS };
+                LIFE_THROUGH, LIFE_CUT_OFF, LIFE_HOWS };
 
 static int64_t life_ms(int ms) { return (int64_t)ms * GCI_NS_PER_MS; }
-static bool life_running(const gci_control *c) { return c->phase == GCI_PHASE_RUN || c->phase == GCI_PHASE_QUIESCE; }
+
+GCI bool gci_life_running(const gci_control *c) { return c->phase == GCI_PHASE_RUN || c->phase == GCI_PHASE_QUIESCE; }
 
 GCI void gci_life_tell(gci_control *c, gci_news *news)
 {
@@ -189,6 +200,55 @@ GCI bool gci_life_begin(gci_control *c)
     return true;
 }
 
+/* ---- links of the backbone, and those that survivors have added ---------------------------------------------------- */
+
+static int life_edges(const gci_control *c) { return c->graph.edges + c->rescues; }
+
+static void life_ends(const gci_control *c, int edge, int *a, int *b)
+{
+    int rescue = edge - c->graph.edges;
+    *a = rescue < 0 ? c->graph.edge[edge].a : c->rescued[rescue].a;
+    *b = rescue < 0 ? c->graph.edge[edge].b : c->rescued[rescue].b;
+}
+
+/* Which link joins the two, or -1. */
+static int life_edge(const gci_control *c, int x, int y)
+{
+    int edge = gci_graph_find(&c->graph, x, y), a = x < y ? x : y, b = x < y ? y : x;
+
+    for (int i = 0; edge < 0 && i < c->rescues; i++)
+        if (c->rescued[i].a == a && c->rescued[i].b == b)
+            edge = c->graph.edges + i;
+    return edge;
+}
+
+/* Room for one more link. What other threads read (control.c) moves under the monitor. */
+static bool life_edge_room(gci_control *c)
+{
+    int edges = life_edges(c), more = c->rescues ? 2 * c->rescues : LIFE_RESCUES_FIRST;
+    struct gci_rescued *grown, *before = c->rescued;
+    uint8_t *down;
+
+    if (edges == c->down_room) {
+        if ((down = gci_realloc(c->env, c->down, (size_t)edges + LIFE_LINKS_SPARE)) == NULL)
+            return false;
+        c->down = down;
+        c->down_room = edges + LIFE_LINKS_SPARE;
+    }
+    if (c->rescues < c->rescues_room)
+        return true;
+    if ((grown = gci_alloc(c->env, (size_t)more * sizeof *grown)) == NULL)
+        return false;
+    if (before)
+        memcpy(grown, before, (size_t)c->rescues * sizeof *grown);
+    c->sys->enter(c->sys, c->monitor);
+    c->rescued = grown;
+    c->sys->leave(c->sys, c->monitor);
+    c->rescues_room = more;
+    gci_free(c->env, before);
+    return true;
+}
+
 /* ---- losses ---------------------------------------------------------------------------------------------------- */
 
 static const char *const life_how_text[LIFE_HOWS] = {
@@ -249,6 +309,9 @@ static void life_gone(gci_control *c, const struct gci_lost *l)
     gci_life_address(c, (int)l->a, address);
     if (left)
         snprintf(text, GCI_TEXT, "rank %u (%s) has left the job", (unsigned)l->a, address);
+    else if (l->how == LIFE_CUT_OFF)
+        snprintf(text, GCI_TEXT, "rank %u (%s) died or is cut off: rank %u found no way to it", (unsigned)l->a, address,
+                 (unsigned)l->origin);
     else
         snprintf(text, GCI_TEXT, "rank %u (%s) died: its connection to rank %u %s", (unsigned)l->a, address,
                  (unsigned)l->origin, life_how_text[l->how]);
@@ -307,12 +370,23 @@ static void life_cut(gci_control *c, int peer)
         n->called[0] = c->now;      /* there is nobody to answer it */
 }
 
+/* A rank at the end of a link that is down: of one whose host has gone silent much more is about to be heard. */
+static void life_doubt(gci_control *c, int rank)
+{
+    struct gci_parted *p = &c->parted[rank];
+
+    if (!p->doubted_at || c->now - p->doubted_at > life_ms(GCI_DOUBT_MS))
+        p->doubted_at = c->now;
+    if (!c->doubted_at || c->now - c->doubted_at > life_ms(GCI_DOUBT_MS))
+        c->doubted_at = c->now;
+}
+
 /* A link is down for good, as seen here or as told. An entry of the log that cannot be made ends in this rank's ignorance
  * rather than in two opinions: it is as if it had not been heard; who told it is asked again with a new connection. */
 static bool life_down(gci_control *c, const struct gci_lost *l)
 {
     gci_news news = { .kind = GCI_NEWS_DOWN, .rank = (int)l->a, .other = (int)l->b, .fd = -1, .code = GC_ERR_PEER };
-    int edge = gci_graph_find(&c->graph, (int)l->a, (int)l->b), me = c->place.rank;
+    int edge = life_edge(c, (int)l->a, (int)l->b), me = c->place.rank;
     char a[GCI_ADDR_TEXT], b[GCI_ADDR_TEXT];
 
     if (edge < 0 || c->down[edge])
@@ -321,7 +395,16 @@ static bool life_down(gci_control *c, const struct gci_lost *l)
         return false;
     c->losses[c->loss_count++] = *l;
     c->down[edge] = (uint8_t)(l->how + 1);
+    if (edge >= c->graph.edges) {
+        c->sys->enter(c->sys, c->monitor);
+        c->rescued[edge - c->graph.edges].down = true;
+        c->sys->leave(c->sys, c->monitor);
+    }
     c->look_for_cut_off = true;
+    if (l->how == LIFE_TIMED_OUT || l->how == LIFE_MUTE) {
+        life_doubt(c, news.rank);
+        life_doubt(c, news.other);
+    }
     life_count(c, LIFE_NOTICE_DOWN, l->a, l->b, 1);
     if (news.rank == me || news.other == me) {
         life_cut(c, news.rank == me ? news.other : news.rank);
@@ -345,13 +428,47 @@ static void life_saw_down(gci_control *c, int peer, enum life_how how)
         gci_log(c->env, GC_LOG_ERROR, "no memory to note that the link to rank %d is gone", peer);     /* it is dialled again */
 }
 
+/* Two ranks have a link now that the backbone did not have, as seen here or as told. false: no memory to note it. */
+static bool life_joined(gci_control *c, const struct gci_lost *l)
+{
+    gci_news news = { .kind = GCI_NEWS_UP, .rank = (int)l->a, .other = (int)l->b, .fd = -1 };
+    int me = c->place.rank, other = news.rank == me ? news.other : news.other == me ? news.rank : -1;
+    gci_neighbour *n = NULL;
+
+    if (life_edge(c, news.rank, news.other) >= 0)
+        return true;
+    if (!life_room(c, false) || !life_edge_room(c) || (other >= 0 && (n = gci_life_add(c, other)) == NULL))
+        return false;
+    if (n)
+        n->edge = life_edges(c);
+    c->losses[c->loss_count++] = *l;
+    c->down[life_edges(c)] = 0;
+    c->sys->enter(c->sys, c->monitor);
+    c->rescued[c->rescues] = (struct gci_rescued){ news.rank, news.other, false };
+    c->rescues++;
+    c->sys->leave(c->sys, c->monitor);
+    c->look_for_cut_off = true;
+    life_count(c, LIFE_NOTICE_UP, l->a, l->b, 1);
+    snprintf(news.text, sizeof news.text, "rank %d and rank %d have a link, which others were cut off without", news.rank, news.other);
+    gci_log(c->env, GC_LOG_INFO, "%s", news.text);
+    gci_life_tell(c, &news);
+    return true;
+}
+
+GCI bool gci_life_join(gci_control *c, int peer)
+{
+    int me = c->place.rank;
+    return life_joined(c, &(struct gci_lost){ .a = (uint32_t)(me < peer ? me : peer), .b = (uint32_t)(me < peer ? peer : me),
+                                              .origin = (uint32_t)me, .kind = LIFE_NOTICE_UP, .from = -1 });
+}
+
 /* Control gets through, and connections for data do not: for routes the link is not there. */
 GCI void gci_life_useless(gci_control *c, int rank)
 {
     const gci_neighbour *n = gci_life_find(c, rank);
     bool starved = c->starved_since || (n && n->starved_at && c->now - n->starved_at < life_ms(LIFE_STARVED_MS));
 
-    if (life_running(c) && n && !c->gone[rank])
+    if (gci_life_running(c) && n && !c->gone[rank])
         life_saw_down(c, rank, starved ? LIFE_STARVED : LIFE_USELESS);
 }
 
@@ -377,8 +494,8 @@ GCI void gci_life_restart(gci_control *c)
 /* ---- who can no longer be reached ------------------------------------------------------------------------------ */
 
 /* A breadth-first tree from root over ranks that live and links that are up: span[v] is the parent of v, root its own, -1
- * where it does not reach. Levels are added in the order of the links, so every rank of the same knowledge finds the same. */
-static void life_span(gci_control *c, int root)
+ * where it does not reach. Of several parents the lowest counts, so every rank of the same knowledge finds the same. */
+GCI void gci_life_span(gci_control *c, int root)
 {
     int32_t *parent = c->span, *level = c->span + c->place.ranks;
     bool more = true;
@@ -389,10 +506,12 @@ static void life_span(gci_control *c, int root)
     level[root] = 0;
     for (int at = 0; more; at++) {
         more = false;
-        for (int e = 0; e < c->graph.edges; e++) {
-            int a = c->graph.edge[e].a, b = c->graph.edge[e].b;
-            int from = level[a] == at ? a : b, to = from == a ? b : a;
-            if (level[from] != at || level[to] >= 0 || c->down[e] || c->gone[to])
+        for (int e = 0; e < life_edges(c); e++) {
+            int a, b, from, to;
+            life_ends(c, e, &a, &b);
+            from = level[a] == at ? a : b;
+            to = from == a ? b : a;
+            if (level[from] != at || (level[to] >= 0 && (level[to] <= at || parent[to] < from)) || c->down[e] || c->gone[to])
                 continue;
             level[to] = at + 1;
             parent[to] = from;
@@ -409,9 +528,11 @@ static void life_cut_text(const gci_control *c, int rank, char text[GCI_TEXT])
     int count = 0;
     bool starved = false;
 
-    for (int e = 0; e < c->graph.edges; e++) {
-        int a = c->graph.edge[e].a, b = c->graph.edge[e].b;
-        bool over = (c->span[a] < 0) != (c->span[b] < 0);
+    for (int e = 0; e < life_edges(c); e++) {
+        int a, b;
+        bool over;
+        life_ends(c, e, &a, &b);
+        over = (c->span[a] < 0) != (c->span[b] < 0);
         if (!over || !c->down[e])
             continue;
         starved = starved || c->down[e] == LIFE_STARVED + 1;
@@ -426,18 +547,16 @@ static void life_cut_text(const gci_control *c, int rank, char text[GCI_TEXT])
              count ? "; links that are gone: " : "", list);
 }
 
-static void life_look(gci_control *c)
+/* What others find later of it may be too late: who has been given up by one is given up by all. */
+GCI void gci_life_cut_off(gci_control *c, int rank)
 {
     char text[GCI_TEXT];
 
-    c->look_for_cut_off = false;
-    life_span(c, c->place.rank);
-    for (int r = 0; r < c->place.ranks; r++)
-        if (c->span[r] < 0 && !c->gone[r]) {
-            life_cut_text(c, r, text);
-            life_dead(c, r, GCI_NEWS_DEAD, GC_ERR_PEER, text);
-        }
-    c->look_for_cut_off = false;            /* whom nobody reaches is no way to anybody */
+    gci_life_span(c, c->place.rank);
+    life_cut_text(c, rank, text);
+    c->losses[c->loss_count++] = (struct gci_lost){ .a = (uint32_t)rank, .origin = (uint32_t)c->place.rank, .kind = LIFE_NOTICE_GONE,
+                                                    .how = LIFE_CUT_OFF, .from = -1 };      /* there is room for every rank */
+    life_dead(c, rank, GCI_NEWS_DEAD, GC_ERR_PEER, text);
 }
 
 /* ---- telling --------------------------------------------------------------------------------------------------- */
@@ -461,7 +580,7 @@ static bool life_send_loss(gci_control *c, gci_conn *k, const struct gci_lost *l
 {
     gci_notice n = { .kind = l->kind, .origin = l->origin, .word = { l->a, l->how } };
 
-    if (l->kind == LIFE_NOTICE_DOWN) {
+    if (l->kind == LIFE_NOTICE_DOWN || l->kind == LIFE_NOTICE_UP) {
         n.word[1] = l->b;
         n.word[2] = l->how;
     }
@@ -481,13 +600,19 @@ static int life_next_restart(const gci_control *c, uint32_t at)
     return next;
 }
 
-/* Moves the cursors of a connection on, as far as its neighbour has room. Notices first: of an abort one hears before one
+/* Moves the cursors of a connection on, as far as its neighbour has room. Verdicts first: of an abort one hears before one
  * hears of those who left because of it. */
 static void life_pump(gci_control *c, gci_conn *k)
 {
     gci_stream *s = k->stream;
     int origin;
 
+    while (s->verdict_at < c->verdicts && s->unseen < LIFE_NOTICES_AHEAD) {
+        const struct gci_kept *verdict = &c->verdict[s->verdict_at];
+        if (verdict->from != k->peer && !life_send(c, k, &verdict->notice, 0))
+            return;
+        s->verdict_at++;
+    }
     if (c->notices - s->notice_at > GCI_NOTICES_KEPT)
         s->notice_at = c->notices - GCI_NOTICES_KEPT;
     while (s->notice_at != c->notices && s->unseen < LIFE_NOTICES_AHEAD) {
@@ -512,27 +637,91 @@ static void life_pump(gci_control *c, gci_conn *k)
 
 GCI void gci_life_refill(gci_control *c, gci_conn *k) { life_pump(c, k); }
 
+/* Some neighbour, perhaps one that is dialled again, has half of the log still to hear: what can be done without must not push out
+ * what cannot. */
+static bool life_is_crowded(const gci_control *c)
+{
+    for (int i = 0; i < c->neighbours; i++) {
+        const gci_neighbour *n = c->neighbour[i];
+        bool hears = n->conn ? n->conn->stage == GCI_CONN_PROVEN : !n->left && !c->gone[n->rank] && !gci_life_is_down(c, n);
+        if (hears && c->notices - (n->conn ? n->conn->stream->notice_at : n->notice_at) >= GCI_NOTICES_KEPT / 2)
+            return true;
+    }
+    return false;
+}
+
 static void life_keep(gci_control *c, const gci_notice *n, uint32_t number, int from)
 {
+    if (n->kind == GCI_NOTICE_STALL && life_is_crowded(c))
+        return;
     c->kept[c->notices++ % GCI_NOTICES_KEPT] = (struct gci_kept){ *n, number, from };
     c->dirty = true;
 }
 
-GCI void gci_life_notify(gci_control *c, const gci_notice *notice)
+/* false: it is known. */
+static bool life_hear(gci_control *c, const gci_notice *n, uint32_t number, int from)
 {
-    life_keep(c, notice, ++c->heard[c->place.rank], -1);
+    if (number <= c->heard[n->origin])
+        return false;
+    c->heard[n->origin] = number;
+    life_keep(c, n, number, from);
+    return true;
 }
 
-/* One of this room's own. false: not yet, or there was no memory for it. */
+static bool life_is_verdict(const gci_notice *n) { return n->kind == GCI_NOTICE_ABORT || n->kind == GCI_NOTICE_LOST; }
+
+/* false: it is known, or makes no sense. It stands whoever said it, and whatever has become of that rank since: so all ranks come
+ * to the same conclusion, in whatever order they hear. */
+static bool life_judge(gci_control *c, const gci_notice *n, int from)
+{
+    bool abort = n->kind == GCI_NOTICE_ABORT;
+
+    if (!abort && n->word[0] >= (uint32_t)c->place.ranks)
+        return false;
+    for (uint32_t i = 0; i < c->verdicts; i++)
+        if (c->verdict[i].notice.kind == n->kind && (abort || c->verdict[i].notice.word[0] == n->word[0]))
+            return false;
+    c->verdict[c->verdicts++] = (struct gci_kept){ *n, 0, from };
+    c->dirty = true;
+    return true;
+}
+
+GCI void gci_life_notify(gci_control *c, const gci_notice *notice)
+{
+    if (life_is_verdict(notice))
+        (void)life_judge(c, notice, -1);
+    else
+        life_keep(c, notice, ++c->heard[c->place.rank], -1);
+}
+
+/* Another rank has given this one up. Where no way is left from here either, it is known why. */
+static void life_hear_cut_off(gci_control *c, const gci_notice *n, int from)
+{
+    int rank = (int)n->word[0];
+
+    if (c->gone[from] || c->gone[rank])         /* who is dead here says so of those who live */
+        return;
+    gci_life_span(c, c->place.rank);
+    if (c->span[rank] < 0)
+        gci_life_cut_off(c, rank);
+    else
+        life_gone(c, &(struct gci_lost){ n->word[0], 0, n->origin, LIFE_NOTICE_GONE, LIFE_CUT_OFF, from });
+}
+
+/* One of this room's own. false: there was no memory for it. */
 static bool life_hear_loss(gci_control *c, const gci_notice *n, int from)
 {
     uint32_t ranks = (uint32_t)c->place.ranks;
 
-    if (n->kind == LIFE_NOTICE_GONE && n->word[0] < ranks && n->word[1] < LIFE_HOWS)
+    if (n->kind == LIFE_NOTICE_GONE && n->word[0] < ranks && n->word[1] == LIFE_CUT_OFF)
+        life_hear_cut_off(c, n, from);
+    else if (n->kind == LIFE_NOTICE_GONE && n->word[0] < ranks && n->word[1] < LIFE_HOWS)
         life_gone(c, &(struct gci_lost){ n->word[0], 0, n->origin, LIFE_NOTICE_GONE, (uint8_t)n->word[1], from });
     else if (n->kind == LIFE_NOTICE_DOWN && n->word[0] < ranks && n->word[1] < ranks && n->word[2] < LIFE_HOWS)
         return life_down(c, &(struct gci_lost){ n->word[0], n->word[1], n->origin, LIFE_NOTICE_DOWN, (uint8_t)n->word[2], from });
-    else if (n->kind == LIFE_NOTICE_RESTART)
+    else if (n->kind == LIFE_NOTICE_UP && n->word[0] < n->word[1] && n->word[1] < ranks && (uint32_t)c->rescues < LIFE_RESCUES_MOST * ranks)
+        return life_joined(c, &(struct gci_lost){ n->word[0], n->word[1], n->origin, LIFE_NOTICE_UP, 0, from });
+    else if (n->kind == LIFE_NOTICE_RESTART && n->word[0] - c->restarts[n->origin] < LIFE_RESTARTS_MOST)
         life_restarts(c, (int)n->origin, n->word[0]);
     return true;
 }
@@ -546,7 +735,7 @@ static bool life_notice(gci_control *c, gci_conn *k, const uint8_t *body)
 
     for (int i = 0; i < GCI_NOTICE_WORDS; i++)
         n.word[i] = gci_get32(body + 12 + 4 * i);
-    if (n.kind == LIFE_NOTICE_DOWN && c->phase < GCI_PHASE_RUN)
+    if ((n.kind == LIFE_NOTICE_DOWN || n.kind == LIFE_NOTICE_UP) && c->phase < GCI_PHASE_RUN)
         return false;
     if (++k->stream->heard == LIFE_SEEN_EVERY && gci_conn_send(c, k, GCI_FRAME_SEEN, LIFE_SEEN_EVERY, NULL, 0))
         k->stream->heard = 0;       /* there is always room: it is sent once per so many that wait for it */
@@ -558,9 +747,8 @@ static bool life_notice(gci_control *c, gci_conn *k, const uint8_t *body)
             gci_conn_close(c, k);
             gci_life_closed(c, k, -ENOMEM);
         }
-    } else if (n.kind && n.origin != (uint32_t)c->place.rank && number > c->heard[n.origin]) {
-        c->heard[n.origin] = number;
-        life_keep(c, &n, number, k->peer);
+    } else if (n.kind && (life_is_verdict(&n) ? life_judge(c, &n, k->peer)
+                                              : n.origin != (uint32_t)c->place.rank && life_hear(c, &n, number, k->peer))) {
         news.notice = n;
         gci_life_tell(c, &news);
     }
@@ -616,7 +804,7 @@ GCI void gci_life_up(gci_control *c, gci_conn *k)
     n->conn = k;
     n->left = n->silent = false;
     n->ups++;
-    n->suspect_until = n->owed_since = n->hungry_since = 0;
+    n->suspect_until = n->owed_since = n->hungry_since = n->refused_since = 0;
     n->cannot = life_cannot(c, n, k);
     gci_dial_end(c, gci_dial_find(c, GCI_PURPOSE_CONTROL, k->peer));
     c->dirty = true;                /* it hears all that is known */
@@ -631,12 +819,15 @@ GCI void gci_life_up(gci_control *c, gci_conn *k)
 static void life_note_proven(gci_control *c, gci_neighbour *n, const gci_conn *k)
 {
     const gci_host *h = &c->table.host[c->table.card[n->rank].host];
+    gci_addr before = n->proven_at;
 
     if (k->tunnel)
         return;
     n->proven_at = k->addr;
     if (k->incoming)
         n->proven_at.port = c->table.card[n->rank].port;
+    n->dialled = !k->incoming || k->addr.family == GCI_UNIX || gci_addr_is_loopback(&k->addr)
+                 || (n->dialled && gci_addr_equal(&before, &n->proven_at) && before.port == n->proven_at.port);
     n->proven = !k->incoming || (gci_addr_is_loopback(&k->addr) && strcmp(h->id, c->me.id) == 0);
     for (int i = 0; i < h->addrs && !n->proven; i++)
         n->proven = gci_addr_equal(&h->addr[i].addr, &k->addr) && !h->addr[i].addr.port;
@@ -648,6 +839,7 @@ GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
 
     if (!n || n->conn != k)
         return;
+    n->notice_at = k->stream->notice_at;
     n->conn = NULL;
     n->silent = false;
     if (n->suspect_until)
@@ -655,11 +847,12 @@ GCI void gci_life_closed(gci_control *c, gci_conn *k, int err)
     else if (!n->owed_since)
         n->heard_at = c->now;
     n->owed_since = 0;
+    n->reset = err != 0;
     c->dirty = true;
     if (n->left || c->gone[n->rank] || c->phase >= GCI_PHASE_LEAVE || !c->table.ranks)
         return;
     life_note_proven(c, n, k);
-    if (life_running(c) && (err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -ENETUNREACH))
+    if (gci_life_running(c) && (err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -ENETUNREACH))
         life_saw_down(c, n->rank, LIFE_TIMED_OUT);
 }
 
@@ -687,7 +880,7 @@ static void life_dial_again(gci_control *c, gci_neighbour *n)
     gci_log(c->env, GC_LOG_ERROR, "no memory to connect to rank %d again", n->rank);
     if (n->hungry_since == 0)
         n->hungry_since = c->now;
-    if (!n->conn && life_running(c) && c->now - n->hungry_since >= c->peer_timeout)
+    if (!n->conn && gci_life_running(c) && c->now - n->hungry_since >= c->peer_timeout)
         life_saw_down(c, n->rank, LIFE_MUTE);
 }
 
@@ -703,7 +896,7 @@ static void life_reconnect(gci_control *c)
 }
 
 /* What an address says if nobody, or somebody else, is there. */
-static bool life_is_gone(int err)
+GCI bool gci_life_refuses(int err)
 {
     return err == -ECONNREFUSED || err == GCI_REFUSE_JOB || err == GCI_REFUSE_TO || err == GCI_REFUSE_KEY
            || err == GCI_REFUSE_STRANGER || err == GCI_REFUSE_RANKS || err == GCI_REFUSE_VERSION;
@@ -719,9 +912,9 @@ static bool life_left_its_port(const gci_dial *d)
         int err = d->err[i];
         if (d->goal[i].addr.family == GCI_UNIX)
             continue;
-        if (!life_is_gone(err) && err != -EAFNOSUPPORT && err != -EADDRNOTAVAIL && err != -ENETUNREACH)
+        if (!gci_life_refuses(err) && err != -EAFNOSUPPORT && err != -EADDRNOTAVAIL && err != -ENETUNREACH)
             return false;
-        gone = gone || life_is_gone(err);
+        gone = gone || gci_life_refuses(err);
     }
     return gone;
 }
@@ -732,10 +925,16 @@ GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
     const gci_addr *at = &d->goal[candidate].addr;
     gci_neighbour *n = gci_life_find(c, d->peer);
 
-    if (!n || n->conn || !life_running(c) || !n->proven || d->via[0] || !life_is_gone(err))
+    if (!n || n->conn || !gci_life_running(c) || !n->proven || d->via[0] || !gci_life_refuses(err))
         return;
-    if (n->proven_at.family == GCI_UNIX ? life_left_its_port(d)
-                                        : gci_addr_equal(&n->proven_at, at) && n->proven_at.port == at->port)
+    if (!(n->proven_at.family == GCI_UNIX ? life_left_its_port(d)
+                                          : gci_addr_equal(&n->proven_at, at) && n->proven_at.port == at->port))
+        return;
+    if (n->reset && !n->dialled && err == -ECONNREFUSED)
+        return;
+    if (n->refused_since == 0)
+        n->refused_since = c->now;
+    if (n->dialled || c->now - n->refused_since >= life_ms(LIFE_REFUSED_MS))
         life_saw(c, d->peer, err == -ECONNREFUSED ? LIFE_REFUSED : LIFE_SOMEBODY_ELSE);
 }
 
@@ -743,7 +942,7 @@ GCI void gci_life_expired(gci_control *c, gci_dial *d)
 {
     const gci_neighbour *n = gci_life_find(c, d->peer);
 
-    if (life_running(c) && n && !n->conn)
+    if (gci_life_running(c) && n && !n->conn)
         life_saw_down(c, d->peer, LIFE_MUTE);
 }
 
@@ -804,7 +1003,7 @@ static void life_make_tree(gci_control *c)
 
     while (root < c->place.ranks - 1 && c->gone[root])
         root++;
-    life_span(c, root);
+    gci_life_span(c, root);
     c->tree_view = c->view;
     c->tree_parent = c->span[me] == me ? -1 : c->span[me] < 0 ? -2 : c->span[me];
     c->done_told = false;
@@ -827,6 +1026,8 @@ static void life_quiesce(gci_control *c)
     gci_neighbour *up;
     uint8_t body[4];
 
+    if (c->parted_count && !c->gone[c->place.rank])     /* they are sought, or dead soon */
+        return;
     if (life_alone(c)) {
         gci_life_leave(c);
         return;
@@ -890,10 +1091,8 @@ GCI bool gci_life_has_left(const gci_control *c)
 
 GCI void gci_life_settle(gci_control *c)
 {
-    if (!life_running(c))
+    if (!gci_life_running(c))
         return;
-    if (c->look_for_cut_off)
-        life_look(c);
     life_reconnect(c);
     if (c->phase == GCI_PHASE_QUIESCE)
         life_quiesce(c);
@@ -939,7 +1138,7 @@ static int64_t life_look_round(gci_control *c)
 {
     int64_t usual = c->peer_timeout / LIFE_LOOKS, most = life_ms(LIFE_LOOK_MS), soon = life_ms(LIFE_SUSPECT_LOOK_MS), next;
 
-    if (!life_running(c))
+    if (!gci_life_running(c))
         return GCI_FOREVER;
     if (c->now < c->look_at)
         return c->look_at;

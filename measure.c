@@ -14,8 +14,9 @@
  * time for it is over; what disturbs a few messages moves no median. Messages have a context of their own and are announced as
  * those of collectives are, so they meet nobody else's and take as long as those of collectives.
  *
- * Why it ends: every wait ends by what it waits for, by the death of any member, or by a deadline that is far beyond the time
- * given; then the rank goes on to the next collective call, where all meet, and rank 0 tells all the error.
+ * Why it ends: every wait ends by what it waits for, by the death of any member, by the word that the next collective call will
+ * fail, or by a deadline that is far beyond the time given. Who cannot go on (no memory) makes that call fail; so all get there,
+ * and rank 0 tells all the error.
  */
 #include "gridcomm_int.h"
 
@@ -24,11 +25,13 @@
 enum {
     MEASURE_BUFFER = 4 << 20,           /* bytes of the longest message */
     MEASURE_FIRST = 4096,               /* ... and of the first that is not empty; the next one is longer ... */
+    MEASURE_CHEAP = 4 * MEASURE_FIRST,  /* ... it is not worth a look whether a line is slower the other way */
     MEASURE_TRAIN = 16 * GCI_TRIAL_PACKET,      /* the rate is that of many packets, */
     MEASURE_JUMP = 16,                  /* ... so many times, as long as it takes no longer than an empty one */
-    MEASURE_PLOGP_FIRST = 256,          /* of a curve, whose points grow by ... */
-    MEASURE_GROW = 4,
-    MEASURE_RECV_MAX = 65536,           /* o_r: what the kernel keeps until it is received */
+    MEASURE_WITHIN = 1024,              /* a curve's point within the first packet */
+    MEASURE_RECV_MAX = 65536,           /* o_r: what the kernel keeps until it is received; of a slow line less */
+    MEASURE_RECV_SLOW = 16384,
+    MEASURE_RECV_TIMES = 6,             /* ... as often at most: each takes a rest */
     MEASURE_BATCH = 3,                  /* messages of a first batch, each next one has twice as many ... */
     MEASURE_LAST = 6,                   /* ... of empty ones in the end ... */
     MEASURE_FEW = 2,                    /* ... of what need not be known so well, or when time is short */
@@ -39,10 +42,8 @@ enum {
     MEASURE_ENOUGH,                     /* none any more */
     MEASURE_ORDER = 16,                 /* bytes: part, bytes, times, number */
     MEASURE_WORD = 32,                  /* ... of what rank 0 tells, */
-    MEASURE_ERROR = 8,                  /* ... of an error and the rank at fault, */
     MEASURE_POINT = 24,                 /* ... of a point, and of all that a driver finds */
-    MEASURE_FOUND = 8 + GCI_TRIAL_PARTS * (8 + MEASURE_POINT * GCI_TRIAL_POINTS),
-    MEASURE_REPORT = MEASURE_ERROR + MEASURE_FOUND
+    MEASURE_FOUND = 8 + GCI_TRIAL_PARTS * (8 + MEASURE_POINT * GCI_TRIAL_POINTS)
 };
 static const char measure_call[] = "gc_model_measure";
 #define MEASURE_NARROW 0.03             /* half of the confidence interval, of the median */
@@ -128,21 +129,29 @@ static void measure_post(measure *m, bool receives, void *buf, size_t bytes, int
         s->request = request;
 }
 
+/* Why there is nothing to wait for: somebody has died, or cannot go on. */
+static int measure_lost(const measure *m)
+{
+    int gone = gci_comm_gone(m->comm, GC_ANY_SOURCE);
+    return gone < 0 ? gone : gci_coll_foreseen(m->comm);
+}
+
 static bool measure_is_over(void *arg)
 {
     const measure *m = arg;
-    return m->waiting == 0 || m->error < 0 || gci_comm_gone(m->comm, GC_ANY_SOURCE) < 0;
+    return m->waiting == 0 || m->error < 0 || measure_lost(m) < 0;
 }
 
 /* Until all that was posted is done; else gives it up. */
 static void measure_wait(measure *m)
 {
+    gci_caller caller = { .call = measure_call };
     gci_world *w = m->comm->world;
     int64_t limit = m->begun + 2 * (int64_t)(m->seconds * (double)GCI_SECOND) + MEASURE_GRACE;
     if (!measure_is_over(m))
-        gci_overlay_wait(w->overlay, measure_is_over, m, &m->hint, limit);
+        gci_world_wait(w, &caller, measure_is_over, m, &m->hint, limit);
     if (m->waiting > 0)
-        measure_note(m, measure_is_over(m) ? gci_comm_gone(m->comm, GC_ANY_SOURCE) : GC_ERR_TIMEOUT, m->comm->first_dead);
+        measure_note(m, measure_is_over(m) ? measure_lost(m) : GC_ERR_TIMEOUT, m->comm->first_dead);
     for (int i = 0; i < m->slots; i++)
         if (!m->slot[i].ended)
             gci_request_drop(m->slot[i].request);
@@ -190,12 +199,13 @@ static void measure_begin(measure *m, const measure_batch *b, int time, unsigned
     }
 }
 
-static void measure_start(measure *m, const measure_batch *b, int time)
+static void measure_start_those(measure *m, const measure_batch *b, int time, bool own)
 {
     int me = m->comm->rank;
     for (int i = 0; i < b->trial->flows[b->part]; i++) {
         gci_flow flow = b->trial->flow[b->part][i];
-        bool own = flow.from == me;
+        if ((flow.from == me) != own)
+            continue;
         for (int k = 0; k < (b->flood ? MEASURE_FLOOD : 1); k++)
             measure_post(m, false, m->buf, own ? b->bytes : 1, own ? flow.to : flow.from, measure_nth(b, time, i));
     }
@@ -207,6 +217,13 @@ static void measure_rest(const measure *m, int64_t ns)
     gci_world *w = m->comm->world;
     for (int64_t end = measure_now(m) + ns, left = ns; left > 0; left = end - measure_now(m))
         w->env.sys->await(w->env.sys, w->monitor, left);
+}
+
+/* A word that begins another's flow must not wait behind what this rank sends itself: its own flows come last. */
+static void measure_start(measure *m, const measure_batch *b, int time)
+{
+    measure_start_those(m, b, time, false);
+    measure_start_those(m, b, time, true);
 }
 
 /* One time all flows, in seconds; m->posting: its sends. rest: between the sends and the receives, which then alone count. */
@@ -252,28 +269,31 @@ static bool measure_is_narrow(const double value[], int n)
     return n > 1 && value[n - 1 - k] - value[k] <= 2 * MEASURE_NARROW * value[(n - 1) / 2];
 }
 
-static void measure_batch_run(measure *m, measure_batch *b, measure_samples *s, int64_t rest)
+/* Returns what the last one took. */
+static double measure_batch_run(measure *m, measure_batch *b, measure_samples *s, int64_t rest)
 {
+    double seconds = 0;
     b->nth = m->nth;
     m->nth += (uint32_t)(b->times * GCI_TRIAL_FLOWS);
     gci_enter(m->comm->world);
     measure_tell(m, b);
     gci_leave(m->comm->world);
     for (int i = 0; i < b->times && m->error == GC_OK; i++) {
-        double seconds = measure_once(m, b, i, rest);
+        seconds = measure_once(m, b, i, rest);
         if (i == 0 || s->n == MEASURE_SAMPLES)
             continue;
         s->seconds[s->n] = seconds;
         s->busy[s->n++] = (double)m->posting / (double)GCI_SECOND;
     }
+    return seconds;
 }
 
 /* As many as it takes, or as time allows. What several flows share need not be known as well as pairs, if it takes long. */
-static bool measure_is_enough(const measure *m, const measure_batch *b, const measure_samples *s, int64_t end)
+static bool measure_is_enough(const measure *m, const measure_batch *b, const measure_samples *s, bool rests, int64_t end)
 {
-    bool few = measure_now(m) > m->part_end ||
+    bool few = rests || measure_now(m) > m->part_end ||
                (b->trial->flows[b->part] > 1 && s->n > 0 && s->seconds[0] * (double)GCI_SECOND > MEASURE_LENGTHY);
-    return s->n == MEASURE_SAMPLES || measure_now(m) > end ||
+    return s->n >= (rests ? MEASURE_RECV_TIMES : MEASURE_SAMPLES) || measure_now(m) > end ||
            (s->n >= (few ? MEASURE_FEW : MEASURE_BATCH) && measure_is_narrow(s->seconds, s->n));
 }
 
@@ -282,13 +302,13 @@ static double measure_repeat(measure *m, measure_batch *b, int64_t rest, double 
 {
     measure_samples s = { .n = 0 };
     int64_t end = measure_now(m) + (m->part_end - measure_now(m)) / 2;
-    bool few = measure_now(m) > m->part_end || b->trial->flows[b->part] > 1;
+    bool few = rest > 0 || measure_now(m) > m->part_end || b->trial->flows[b->part] > 1;
     double median = 0;
     for (int times = few ? MEASURE_FEW : b->last ? MEASURE_LAST : MEASURE_BATCH; m->error == GC_OK; times *= 2) {
         b->times = 1 + (times < MEASURE_SAMPLES - s.n ? times : MEASURE_SAMPLES - s.n);
         measure_batch_run(m, b, &s, rest);
         median = measure_median(s.seconds, s.n);
-        if (measure_is_enough(m, b, &s, end))
+        if (measure_is_enough(m, b, &s, rest > 0, end))
             break;
     }
     *posting = measure_median(s.busy, s.n);
@@ -297,22 +317,33 @@ static double measure_repeat(measure *m, measure_batch *b, int64_t rest, double 
 
 /* ---- what a driver wants to know --------------------------------------------------------------------------------- */
 
-/* A point more, in its place; of a pair under PLogP also how long it keeps its driver. */
+/* PLogP: of a pair also how long a message keeps its sender and its receiver. */
+static bool measure_is_curve(const measure *m, const gci_trial *trial) { return m->kind == GCI_PLOGP && trial->flows[0] == 1; }
+
+/* o_r of a message that takes so long; 0: it is too long for that. */
+static double measure_receiving(measure *m, const gci_trial *trial, int part, const gci_finding *point)
+{
+    measure_batch b = { .trial = trial, .part = part, .bytes = (size_t)point->bytes };
+    double ns = point->seconds * (double)GCI_SECOND, ignored;
+    if (b.bytes > (ns > MEASURE_LENGTHY ? MEASURE_RECV_SLOW : MEASURE_RECV_MAX))
+        return 0;
+    return measure_repeat(m, &b, (int64_t)(1.2 * ns) + GCI_NS_PER_MS, &ignored);
+}
+
+/* A point more, in its place. */
 static double measure_point(measure *m, const gci_trial *trial, int part, size_t bytes, gci_findings *found)
 {
     measure_batch b = { .trial = trial, .part = part, .bytes = bytes };
-    gci_finding *point = found->point[part];
+    gci_finding *point = found->point[part], more = { .bytes = bytes };
     int i = (int)found->points[part]++;
-    double posting, ignored;
-    double seconds = measure_repeat(m, &b, 0, &posting);
+    double posting;
+    more.seconds = measure_repeat(m, &b, 0, &posting);
+    if (measure_is_curve(m, trial))
+        more.busy = part == 0 ? posting : measure_receiving(m, trial, part, &more);
     for (; i > 0 && point[i - 1].bytes > bytes; i--)
         point[i] = point[i - 1];
-    point[i] = (gci_finding){ .bytes = bytes, .seconds = seconds };
-    if (m->kind == GCI_PLOGP && trial->flows[0] == 1 && part == 0)
-        point[i].busy = posting;
-    else if (m->kind == GCI_PLOGP && trial->flows[0] == 1 && bytes <= MEASURE_RECV_MAX)
-        point[i].busy = measure_repeat(m, &b, (int64_t)(1.2 * seconds * (double)GCI_SECOND) + GCI_NS_PER_MS, &ignored);
-    return seconds;
+    point[i] = more;
+    return more.seconds;
 }
 
 /* Halves the gap before the first point that its neighbours' straight line misses. */
@@ -331,44 +362,78 @@ static bool measure_bend(const gci_findings *found, int part, size_t *bytes)
     return false;
 }
 
-/* PLogP's curve: longer and longer, then between those where it bends. */
-static void measure_curve(measure *m, const gci_trial *trial, int part, gci_findings *found)
+/* What was long enough, and not too long, to tell the rate of a part. */
+static const gci_finding *measure_told(const gci_findings *found, int part)
 {
-    double empty = measure_point(m, trial, part, 1, found);
-    bool seen = false;
-    for (size_t bytes = MEASURE_PLOGP_FIRST; bytes <= MEASURE_BUFFER && !seen && m->error == GC_OK; bytes *= MEASURE_GROW) {
-        double seconds = measure_point(m, trial, part, bytes, found);
-        seen = seconds >= MEASURE_LONG * empty && seconds >= MEASURE_SEEN;
-    }
-    size_t between;
-    while (found->points[part] < GCI_TRIAL_POINTS && m->error == GC_OK && measure_now(m) < m->part_end &&
-           measure_bend(found, part, &between))
-        measure_point(m, trial, part, between, found);
+    return &found->point[part][found->points[part] > 2 ? found->points[part] - 2 : 1];
 }
 
-/* A straight line: an empty message (the same in all parts, or near enough); one that is just long enough to tell how long those
- * have to be that tell the rate; of these, if they are longer, one that has its full length, and a shorter one. */
+/* It is so for the next part too. But that way may be far slower: a single message shows it. */
+static size_t measure_known(measure *m, const gci_trial *trial, int part, const gci_findings *found)
+{
+    const gci_finding *known = measure_told(found, 0), *last = measure_told(found, part - 1);
+    known = last->bytes < known->bytes ? last : known;
+    size_t bytes = (size_t)known->bytes;
+    if (measure_is_curve(m, trial))
+        bytes = gci_max(gci_min(bytes, MEASURE_RECV_MAX), MEASURE_FIRST);
+    measure_batch one = { .trial = trial, .part = part, .times = 1, .bytes = bytes };
+    measure_samples none = { .n = 0 };
+    if (part > 1 || bytes <= MEASURE_CHEAP || measure_batch_run(m, &one, &none, 0) < MEASURE_LONG * known->seconds)
+        return bytes;
+    return MEASURE_FIRST;
+}
+
+/* The empty message, which is the same in all parts or near enough. Returns how long the next one is to be. */
+static size_t measure_empty(measure *m, const gci_trial *trial, int part, gci_findings *found)
+{
+    gci_finding *empty = found->point[part];
+    if (part == 0) {
+        measure_point(m, trial, part, 1, found);
+        return MEASURE_FIRST;
+    }
+    *empty = found->point[0][0];
+    found->points[part] = 1;
+    if (measure_is_curve(m, trial))
+        empty->busy = measure_receiving(m, trial, part, empty);
+    return measure_known(m, trial, part, found);
+}
+
+/* How many bytes tell the rate, if so many take so long. */
+static size_t measure_full(double empty, size_t bytes, double seconds)
+{
+    double more = (MEASURE_LONG - 1) * empty, per_byte = (seconds - empty) / (double)bytes;
+    more = gci_max_real(gci_max_real(more, MEASURE_SEEN - empty), gci_min_real(MEASURE_TRAIN * per_byte, MEASURE_TRAIN_S));
+    return more < per_byte * MEASURE_BUFFER ? (size_t)(more / per_byte) : MEASURE_BUFFER;
+}
+
+/* A straight line: an empty message; one that is just long enough to tell how long those have to be that tell the rate; of these,
+ * if they are longer, one that has its full length, and a shorter one. */
 static void measure_line(measure *m, const gci_trial *trial, int part, gci_findings *found)
 {
     bool pair = trial->flows[part] == 1;
-    size_t bytes = MEASURE_FIRST;
-    if (part == 0)
-        measure_point(m, trial, part, 1, found);
-    else {
-        bytes = (size_t)found->point[0][found->points[0] > 2 ? found->points[0] - 2 : 1].bytes;
-        found->point[part][0] = found->point[0][0];
-        found->points[part] = 1;
-    }
+    size_t bytes = measure_empty(m, trial, part, found);
     double empty = found->point[part][0].seconds, seconds = measure_point(m, trial, part, bytes, found);
     while (seconds < MEASURE_VISIBLE * empty && bytes <= MEASURE_BUFFER / MEASURE_JUMP && m->error == GC_OK)
         seconds = measure_point(m, trial, part, bytes *= MEASURE_JUMP, found);
-    double more = (MEASURE_LONG - 1) * empty, per_byte = (seconds - empty) / (double)bytes;
-    more = gci_max_real(gci_max_real(more, MEASURE_SEEN - empty), gci_min_real(MEASURE_TRAIN * per_byte, MEASURE_TRAIN_S));
-    size_t full = more < per_byte * MEASURE_BUFFER ? (size_t)(more / per_byte) : MEASURE_BUFFER, less = full / (pair ? 4 : 2);
+    size_t full = measure_full(empty, bytes, seconds), less = full / (pair ? 4 : 2);
     if (less > 2 * bytes && m->error == GC_OK)
         measure_point(m, trial, part, less, found);
-    if (full > bytes + bytes / 4 && m->error == GC_OK)
-        measure_point(m, trial, part, full, found);
+    while (full > bytes + bytes / 4 && found->points[part] < GCI_TRIAL_POINTS - 1 && m->error == GC_OK) {
+        seconds = measure_point(m, trial, part, full, found);
+        bytes = full;
+        full = seconds < MEASURE_SEEN / 2 ? measure_full(empty, bytes, seconds) : bytes;    /* the one before was disturbed */
+    }
+}
+
+/* PLogP's curve: the points of a straight line, one within the first packet, and more between those where it bends. */
+static void measure_curve(measure *m, const gci_trial *trial, int part, gci_findings *found)
+{
+    size_t between = MEASURE_WITHIN;
+    measure_line(m, trial, part, found);
+    do
+        measure_point(m, trial, part, between, found);
+    while (found->points[part] < GCI_TRIAL_POINTS && m->error == GC_OK && measure_now(m) < m->part_end &&
+           measure_bend(found, part, &between));
 }
 
 /* g(0): many empty messages, and one that says that the last has come. */
@@ -392,7 +457,7 @@ static void measure_latency(measure *m, const gci_trial *trial, gci_findings *fo
 static void measure_drive(measure *m, const gci_trial *trial, gci_findings *found)
 {
     int parts = trial->parts;
-    bool curve = m->kind == GCI_PLOGP && trial->flows[0] == 1;
+    bool curve = measure_is_curve(m, trial);
     for (int part = 0; part < parts && m->error == GC_OK; part++) {
         int64_t now = measure_now(m);
         m->part_end = now + (m->round_end - now) / (parts - part);
@@ -561,33 +626,36 @@ static bool measure_is_sane(const gci_trial *trial, const gci_findings *found)
     return sane;
 }
 
-/* This rank's error, and behind it of the drivers of the trials first .. end - 1 what they have found, at rank 0. all: room for
- * that of every rank. */
+/* In place of the next collective call, which then fails everywhere, and before that whoever waits for this rank. */
+static int measure_give_up(measure *m)
+{
+    gc_request *request;
+    const gci_coll_args args = { .call = { .coll = GCI_GATHER, .rank = m->comm->rank, .ranks = m->comm->size }, .error = m->error };
+    return gci_coll_start(m->comm, &args, &request);
+}
+
+/* What the drivers of the trials first .. end - 1 have found, at rank 0. all: room for that of every rank. */
 static int measure_collect(measure *m, int first, int end, const gci_findings *found, uint8_t all[], size_t sizes[])
 {
-    uint8_t own[MEASURE_REPORT];
+    uint8_t own[MEASURE_FOUND];
     int ranks = m->comm->size;
     bool root = m->comm->rank == 0;
-    size_t *at = root ? sizes + ranks : NULL, mine = MEASURE_ERROR;
-    gci_put32(own, (uint32_t)m->error);
-    gci_put32(own + 4, (uint32_t)m->fault);
-    measure_put_found(own + MEASURE_ERROR, found);
+    size_t *at = root ? sizes + ranks : NULL, mine = 0;
+    measure_put_found(own, found);
     for (int i = 0; root && i < ranks; i++) {
-        sizes[i] = MEASURE_ERROR;
-        at[i] = (size_t)i * MEASURE_REPORT;
+        sizes[i] = 0;
+        at[i] = (size_t)i * MEASURE_FOUND;
     }
     for (int i = first; i < end; i++) {
         int driver = m->trials.trial[i].driver;
         if (root)
-            sizes[driver] = MEASURE_REPORT;
-        mine = driver == m->comm->rank ? MEASURE_REPORT : mine;
+            sizes[driver] = MEASURE_FOUND;
+        mine = driver == m->comm->rank ? MEASURE_FOUND : mine;
     }
-    int err = gc_gatherv(m->comm, own, mine, all, sizes, at, 0);
-    for (int i = 0; err == GC_OK && root && i < ranks; i++)
-        measure_note(m, (int32_t)gci_get32(all + at[i]), (int32_t)gci_get32(all + at[i] + 4));
+    int err = m->error < 0 ? measure_give_up(m) : gc_gatherv(m->comm, own, mine, all, sizes, at, 0);
     for (int i = first; err == GC_OK && root && i < end; i++) {
         int driver = m->trials.trial[i].driver;
-        measure_get_found(all + at[driver] + MEASURE_ERROR, &m->found[i]);
+        measure_get_found(all + at[driver], &m->found[i]);
         if (!measure_is_sane(&m->trials.trial[i], &m->found[i]))
             measure_note(m, GC_ERR_PROTOCOL, driver);
     }
@@ -706,7 +774,7 @@ static int measure_all(measure *m, gc_model **out)
     int err = clusters ? gci_trials_make(m->env, clusters, &m->trials) : GC_ERR_NOMEM;
     m->buf = gci_alloc(m->env, MEASURE_BUFFER);
     m->found = root ? gci_alloc(m->env, ((size_t)m->trials.n + 1) * sizeof *m->found) : NULL;
-    uint8_t *all = root ? gci_alloc(m->env, ranks * MEASURE_REPORT) : NULL;
+    uint8_t *all = root ? gci_alloc(m->env, ranks * MEASURE_FOUND) : NULL;
     size_t *sizes = root ? gci_alloc(m->env, 2 * ranks * sizeof *sizes) : NULL;
     if (!m->buf || (root && (!m->found || !all || !sizes)))
         err = GC_ERR_NOMEM;

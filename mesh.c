@@ -21,7 +21,7 @@
  * own hold for what that rank opens, and the others hear of these links from rank 0.
  *
  * Up to GO any rank of the job may open a control connection to any other, because it may know of a wish or an order that
- * the other has not heard of yet. GO settles which of them stay.
+ * the other has not heard of yet. GO settles which of them stay. Later ones are of ranks that were parted (rescue.c).
  */
 #include "gridcomm_int.h"
 

@@ -110,18 +110,20 @@ int gc_sendrecv(gc_comm *comm, const void *send, size_t send_bytes, int dest, in
     if (err < 0)
         return err;
     gc_request *r[2] = { NULL, NULL };
-    err = start_recv(comm, recv, recv_bytes, source, recv_tag, &r[0], NULL);
-    if (err < 0)
-        return err;
+    int refused = start_recv(comm, recv, recv_bytes, source, recv_tag, &r[0], NULL);
+    if (refused < 0 && refused != GC_ERR_PEER)
+        return refused;
+    if (refused < 0 && status)
+        gc_last_error(comm, status, NULL, 0);
     gci_post post = user_post(send_tag, false);
     gci_enter(comm->world);
     err = gci_send_post(comm, send, send_bytes, dest, &post, &r[1]);
-    if (err < 0)                        /* the receive must not outlive its buffer */
+    if (r[0] && err < 0 && err != GC_ERR_PEER)  /* the receive must not outlive its buffer */
         gci_recv_withdraw(r[0]);
     gci_leave(comm->world);
-    int received = gci_request_wait(&r[0], GCI_FOREVER, status);
+    int received = gci_request_wait(&r[0], GCI_FOREVER, refused < 0 ? NULL : status);
     int sent = gci_request_wait(&r[1], GCI_FOREVER, NULL);
-    return err < 0 ? post_failed(comm, err, dest) : received < 0 ? received : sent;
+    return err < 0 ? post_failed(comm, err, dest) : refused < 0 ? refused : received < 0 ? received : sent;
 }
 
 int gc_cancel(gc_request *request)
@@ -165,7 +167,8 @@ static int probe(gc_comm *comm, int source, int tag, bool wait, int *found, gc_m
     gci_probing(w, 1);
     bool ended = probe_ended(&p);
     if (!ended && wait) {
-        gci_overlay_wait(w->overlay, probe_ended, &p, &hint, GCI_FOREVER);
+        gci_world_wait(w, &(gci_caller){ .call = "gc_probe", .comm = comm, .source = source, .tag = tag }, probe_ended, &p, &hint,
+                       GCI_FOREVER);
     } else if (!ended) {
         gci_overlay_poll(w->overlay, hint);
         probe_ended(&p);

@@ -145,13 +145,20 @@ static double model_slope(const gci_curve *c, int32_t i)
     return (b->seconds - a->seconds) / ((double)b->bytes - (double)a->bytes);
 }
 
-GCI double gci_curve_at(const gci_curve *c, size_t bytes)
+/* The point from which on the line to the next one counts; there are two points or more. */
+static int32_t model_piece(const gci_curve *c, size_t bytes)
 {
     int32_t i = 0;
-    if (c->points < 2)
-        return c->points ? c->point[0].seconds : 0;
     while (i < c->points - 2 && c->point[i + 1].bytes <= bytes)
         i++;
+    return i;
+}
+
+GCI double gci_curve_at(const gci_curve *c, size_t bytes)
+{
+    if (c->points < 2)
+        return c->points ? c->point[0].seconds : 0;
+    int32_t i = model_piece(c, bytes);
     return gci_max_real(c->point[i].seconds + model_slope(c, i) * ((double)bytes - (double)c->point[i].bytes), 0);
 }
 
@@ -192,19 +199,75 @@ GCI double gci_model_p2p(const gc_model *m, int from, int to, size_t bytes)
     return from == to ? 0 : gci_cost_latency(cost, bytes) + gci_max_real(gci_model_gap(m, cost, bytes), shared);
 }
 
-GCI double gci_model_busy(const gc_model *m, int from, int to, size_t bytes)
-{
-    const gci_cost_model *cost = gci_model_cost(m, from, to);
-    double nic = m->host_of[from] == m->host_of[to] ? 0 : m->nic[m->class_of[from]].out * (double)(bytes + m->header);
-    return gci_max_real(nic > 0 ? nic : gci_model_gap(m, cost, bytes), gci_curve_at(&cost->curve[GCI_COST_SEND], bytes));
-}
-
 int gc_model_p2p(const gc_model *model, int source, int dest, size_t bytes, double *seconds)
 {
     if (!model || !seconds || source < 0 || source >= model->ranks || dest < 0 || dest >= model->ranks)
         return GC_ERR_ARG;
     *seconds = gci_model_p2p(model, source, dest, bytes);
     return GC_OK;
+}
+
+/* ---- in ticks ------------------------------------------------------------------------------------------------------ */
+
+/* What ranks work out each for itself must come out the same on all processors, and floating point need not. All of them read the
+ * same numbers, though, and to scale one by a power of two, to compare it and to cut off what is behind its point is exact; from
+ * there on it is integers. */
+enum { MODEL_FINE = 50,                 /* 2^-50 s, or s/byte: 10 Gbit/s are 10^6 of them */
+       MODEL_TICK = 16 };               /* 2^16 of them are a tick, 58 ps */
+
+static int64_t model_fine(double x)
+{
+    const int64_t most = GCI_TICKS_MOST << MODEL_TICK;
+    double scaled = x * (double)(INT64_C(1) << MODEL_FINE);
+    return scaled >= (double)most ? most : scaled > 0 ? (int64_t)scaled : 0;
+}
+
+static int64_t model_at_most(int64_t ticks)
+{
+    return ticks < GCI_TICKS_MOST ? ticks : GCI_TICKS_MOST;
+}
+
+/* What so many bytes take. */
+static int64_t model_flow(int64_t rate, size_t bytes)
+{
+    if (rate > 0 && bytes > (uint64_t)(INT64_MAX / rate))
+        return GCI_TICKS_MOST;
+    return model_at_most(rate * (int64_t)bytes >> MODEL_TICK);
+}
+
+static int64_t model_curve_ticks(const gci_curve *c, size_t bytes)
+{
+    if (c->points < 2)
+        return c->points ? model_fine(c->point[0].seconds) >> MODEL_TICK : 0;
+    const gci_point *a = &c->point[model_piece(c, bytes)], *b = a + 1;
+    int64_t from = model_fine(a->seconds), up = model_fine(b->seconds) - from;
+    bool falls = up < 0, before = bytes < a->bytes;
+    uint64_t rate = (uint64_t)(falls ? -up : up) / (b->bytes - a->bytes);
+    int64_t way = model_flow((int64_t)rate, before ? a->bytes - bytes : bytes - a->bytes);
+    int64_t ticks = (from >> MODEL_TICK) + (falls == before ? way : -way);
+    return ticks > 0 ? model_at_most(ticks) : 0;
+}
+
+static int64_t model_gap_ticks(const gc_model *m, const gci_cost_model *cost, size_t bytes)
+{
+    return model_flow(model_fine(cost->per_byte), bytes + m->header) + model_curve_ticks(&cost->curve[GCI_COST_GAP], bytes);
+}
+
+GCI int64_t gci_model_ticks(const gc_model *m, int from, int to, size_t bytes)
+{
+    const gci_cost_model *cost = gci_model_cost(m, from, to);
+    int64_t gap = model_gap_ticks(m, cost, bytes), shared = model_flow(model_fine(model_shared(m, from, to)), bytes + m->header);
+    int64_t latency = (model_fine(cost->latency) >> MODEL_TICK) + model_curve_ticks(&cost->curve[GCI_COST_WAY], bytes);
+    return from == to ? 0 : model_at_most(latency + (gap > shared ? gap : shared));
+}
+
+GCI int64_t gci_model_busy_ticks(const gc_model *m, int from, int to, size_t bytes)
+{
+    const gci_cost_model *cost = gci_model_cost(m, from, to);
+    double nic = m->host_of[from] == m->host_of[to] ? 0 : m->nic[m->class_of[from]].out;
+    int64_t busy = nic > 0 ? model_flow(model_fine(nic), bytes + m->header) : model_gap_ticks(m, cost, bytes);
+    int64_t send = model_curve_ticks(&cost->curve[GCI_COST_SEND], bytes);
+    return model_at_most(busy > send ? busy : send);
 }
 
 /* ---- LogP and LogGP ---------------------------------------------------------------------------------------------- */

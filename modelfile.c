@@ -291,7 +291,6 @@ static int modelfile_cost(modelfile_reader *r, int kind, gci_cost_model *cost)
 static int modelfile_table(modelfile_reader *r, int shape)
 {
     gci_decisions *table = r->m->table;
-    char line[3 * MODELFILE_SHOWN];
     if (shape == MODELFILE_TABLE) {
         bool twice = table->made_for > 0;
         table->made_for = r->n[0];
@@ -299,9 +298,8 @@ static int modelfile_table(modelfile_reader *r, int shape)
     }
     if (table->made_for == 0)
         return modelfile_fail(r, "a choice before the table", "");
-    snprintf(line, sizeof line, "%.*s %zu %.*s", (int)gci_min(r->word[1].bytes, MODELFILE_SHOWN), r->word[1].at, r->n[0],
-             (int)gci_min(r->word[3].bytes, MODELFILE_SHOWN), r->word[3].at);
-    return gci_decisions_read_line(line, strlen(line), table) ? GC_OK : modelfile_fail_at(r, &r->word[3], "no such choice:");
+    bool fine = gci_decisions_read(table, r->word[1].at, r->word[1].bytes, r->n[0], r->word[3].at, r->word[3].bytes);
+    return fine ? GC_OK : modelfile_fail_at(r, &r->word[3], "no such choice:");
 }
 
 static int modelfile_costs(modelfile_reader *r, int shape)

@@ -51,7 +51,7 @@ static int use_write(gc_comm *comm, const gc_model *model, char **text, size_t *
     if (model->ranks != comm->size)
         return GC_ERR_ARG;
     int err = clusters ? GC_OK : GC_ERR_NOMEM;
-    if (err == GC_OK && model->table->made_for != gci_decide_for(model, clusters))
+    if (err == GC_OK)
         err = gci_decide(env, model, clusters, model->table);
     return err == GC_OK ? gci_model_write(env, model, text, bytes) : err;
 }

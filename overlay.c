@@ -28,11 +28,14 @@ enum {
     FAILURES_MAX = 3,                   /* of control to connect to a neighbour, one after another: that link is down; */
     FAILURES_END = 2 * FAILURES_MAX     /* or, if even that cannot be had, the pair gives up */
 };
+#define OVERLAY_PAUSE    (10 * (int64_t)GCI_NS_PER_MS)      /* between two epochs asked for */
 #define OVERLAY_AGAIN    (100 * (int64_t)GCI_NS_PER_MS)     /* before a backbone link is asked for once more */
 #define OVERLAY_PATIENCE (300 * (int64_t)GCI_NS_PER_MS)     /* for a link of the pair's own, before the route begins */
 #define OVERLAY_HIGHER   (200 * (int64_t)GCI_NS_PER_MS)     /* of the higher rank: the lower asks for the restart first */
+#define OVERLAY_VERDICT  (2 * GCI_SECOND)                   /* beyond peer_timeout, for control to say whether it is dead */
 #define OVERLAY_DOUBT    (3 * GCI_SECOND)                   /* a loss that no news has come of */
-#define OVERLAY_HUNGER   (1 * GCI_SECOND)                   /* without memory for a link: then the peer is given up */
+#define OVERLAY_HUNGER   (1 * GCI_SECOND)                   /* without memory for a way or what it brings: this rank gives itself up */
+#define OVERLAY_FED      (5 * GCI_SECOND)                   /* memory that has not failed for so long was there meanwhile */
 #define OVERLAY_LISTEN   (1 * GCI_SECOND)                   /* between looks at links that spoke: a system call each */
 #define OVERLAY_LISTEN_ALL (5 * GCI_SECOND)                 /* and at those that did not: keepalive speaks for them */
 static const uint64_t overlay_waker_tag = UINT64_MAX;
@@ -82,6 +85,26 @@ GCI void gci_overlay_alarm(gci_overlay *o, int64_t at)
 
 static int64_t after(gci_overlay *o, int64_t ns) { return o->sys->now(o->sys) + ns; }
 
+/* Memory has failed. true: for so long now, without a success of the same kind, that nothing is waited for any more. */
+static bool hunger(gci_overlay *o, gci_hunger *h)
+{
+    int64_t now = o->sys->now(o->sys);
+    if (h->since == 0 || now - h->at > OVERLAY_FED)
+        h->since = now;
+    h->at = now;
+    return now - h->since > OVERLAY_HUNGER;
+}
+
+/* Has control been asked? */
+static bool ask_went(gci_overlay *o, int err)
+{
+    if (err == GC_ERR_NOMEM)
+        o->asks_starve |= hunger(o, &o->asks);
+    else
+        o->asks.since = 0;
+    return err == GC_OK;
+}
+
 /* A new epoch is needed: once in each, and not too many a second. */
 static void restart_ask(gci_overlay *o)
 {
@@ -92,8 +115,8 @@ static void restart_ask(gci_overlay *o)
     o->restarted = o->epoch;
     if (now >= o->restart_at) {
         gci_log(o->env, GC_LOG_DEBUG, "asks for a new epoch after %u", (unsigned)o->epoch);
-        o->owes_restart = o->control && gci_control_restart(o->control) < 0;
-        o->restart_at = now + GCI_OVERLAY_PAUSE;
+        o->owes_restart = o->control && !ask_went(o, gci_control_restart(o->control));
+        o->restart_at = now + OVERLAY_PAUSE;
     }
     if (o->owes_restart)
         gci_overlay_alarm(o, o->restart_at);
@@ -104,11 +127,11 @@ GCI void gci_overlay_ask(gci_overlay *o, int peer, int kind)
     gci_overlay_peer *p = &o->peer[peer];
     if (p->asked[kind] || !o->control)
         return;
-    p->asked[kind] = gci_control_connect(o->control, kind == GCI_OWN ? GCI_PURPOSE_DATA : GCI_PURPOSE_BACKBONE, peer,
-                                         p->seen[kind]) == GC_OK;
+    p->asked[kind] = ask_went(o, gci_control_connect(o->control, kind == GCI_OWN ? GCI_PURPOSE_DATA : GCI_PURPOSE_BACKBONE, peer,
+                                                  p->seen[kind]));
     if (!p->asked[kind]) {
         p->unasked[kind] = o->unasked = true;
-        gci_overlay_alarm(o, after(o, GCI_OVERLAY_PAUSE));
+        gci_overlay_alarm(o, after(o, GCI_MEMORY_PAUSE));
     }
 }
 
@@ -133,19 +156,26 @@ static void own_free(gci_overlay *o, gci_link *link)
     gci_owns_review(o);
 }
 
-/* Memory has failed. true: for so long now that nothing is waited for any more. */
-static bool hunger(gci_overlay *o)
-{
-    int64_t now = o->sys->now(o->sys);
-    if (o->hungry_since == 0)
-        o->hungry_since = now;
-    return now - o->hungry_since > OVERLAY_HUNGER;
-}
-
 /* ---- routes --------------------------------------------------------------------------------------------------- */
 
-/* The first numbering, as long as every pair that is left has a path under it; else a fresh one of what is left. So
- * it depends on what has been lost, and not on the order in which ranks heard of it. */
+/* Takes over what has been added to the backbone since, and what of that is down again. What is not agreed yet is of the next epoch,
+ * which is about to be heard of. false: out of memory. */
+static bool graph_grow(gci_overlay *o)
+{
+    gci_edge e;
+    o->grown = o->graph.nodes == 0;     /* there is none yet */
+    for (int i = 0; !o->grown && gci_control_rescued(o->control, i, &e); i++)
+        o->grown = gci_graph_add(o->env, &o->graph, &e) < 0;
+    for (int i = 0; i < o->ranks; i++)
+        for (int k = 0; o->peer[i].gone && k < o->graph.edges; k++)
+            if (o->graph.edge[k].a == i || o->graph.edge[k].b == i)
+                memset(o->graph.edge[k].cost, 0, sizeof o->graph.edge[k].cost);
+    o->stale = o->graph.nodes > 0 && !o->given;
+    return !o->grown;
+}
+
+/* The first numbering, as long as no link was added and every pair that is left has a path under it; else a fresh one of what
+ * there is. So it depends on what has been lost and added, and not on the order in which ranks heard of it. */
 static int numbering_choose(gci_overlay *o)
 {
     const gci_topo *topo = gci_control_topo(o->control);
@@ -155,10 +185,12 @@ static int numbering_choose(gci_overlay *o)
         err = gci_number(o->env, gci_control_graph(o->control), topo, o->routing, &o->first);
     if (err < 0)
         return err;
+    if (o->grown && !graph_grow(o))
+        return GC_ERR_NOMEM;
     int32_t *scratch = gci_alloc(o->env, 3 * (size_t)o->graph.nodes * sizeof *scratch);
     if (!scratch)
         return GC_ERR_NOMEM;
-    bool holds = gci_numbering_holds(&o->graph, &o->first, scratch);
+    bool holds = o->graph.edges == gci_control_graph(o->control)->edges && gci_numbering_holds(&o->graph, &o->first, scratch);
     gci_free(o->env, scratch);
     o->numbering = &o->first;
     if (holds)
@@ -238,9 +270,10 @@ static int route_begin(gci_overlay *o, int peer)
         if (!gci_hop_get(o, r->neighbour[next]))
             return GC_ERR_NOMEM;
     }
+    p->unreached.since = 0;
     p->routed = p->was_routed = true;
     p->wants = p->hurry = false;
-    p->patience = 0;
+    p->patience = p->verdict_at = 0;
     gci_log(o->env, GC_LOG_DEBUG, "rank %d is reached over rank %d in epoch %u", peer, gci_route_hop(o, GCI_LATENCY, peer)->peer,
             (unsigned)o->epoch);
     o->up.way_up(o->user, peer, true);
@@ -272,31 +305,54 @@ static void ways_tell_fallen(gci_overlay *o)
         }
 }
 
-/* What a peer says on the route is not for this rank to hear: it broke the rules, or there is no memory. */
-static void route_fail(gci_overlay *o, int peer, int err)
-{
-    route_end(o, peer);
-    if (err == GC_ERR_NOMEM)
-        restart_ask(o);
-    else if (err != GC_ERR_PROTOCOL)
-        o->peer[peer].over = true;      /* above has done with it */
-    o->up.way_down(o->user, peer, err == GC_ERR_PROTOCOL);
-}
-
+/* Without memory it is this rank that is at fault, not whom it cannot reach: it gives itself up. */
 static void way_is_missing(gci_overlay *o, int peer, int code)
 {
-    gci_news news = { .kind = GCI_NEWS_NO_LINK, .rank = peer, .fd = -1, .code = code };
+    gci_news news = { .kind = GCI_NEWS_NO_LINK, .rank = code == GC_ERR_NOMEM ? o->rank : peer, .fd = -1, .code = code };
     o->peer[peer].wants = false;
-    snprintf(news.text, sizeof news.text, code == GC_ERR_NOMEM ? "no memory to reach rank %d"
+    snprintf(news.text, sizeof news.text, code == GC_ERR_NOMEM ? "it has no memory to reach rank %d"
              : code == GC_ERR_PROTOCOL ? "rank %d sends packets that break the rules"
                                        : "rank %d cannot be connected, and no route leads there", peer);
     o->up.news(o->user, &news);
 }
 
-/* All were connected by the backbone once: whoever has no route has been cut off since, though news of it are still to come. */
+/* No memory for what comes from this peer, or for the way to it: a new epoch, and it says so again; but not for ever. */
+static void route_starves(gci_overlay *o, int peer, gci_hunger *hungry)
+{
+    restart_ask(o);
+    if (hunger(o, hungry))
+        way_is_missing(o, peer, GC_ERR_NOMEM);
+}
+
+/* What a peer says on the route is not for this rank to hear: it broke the rules, or there is no memory. */
+static void route_fail(gci_overlay *o, int peer, int err)
+{
+    route_end(o, peer);
+    if (err != GC_ERR_NOMEM && err != GC_ERR_PROTOCOL)
+        o->peer[peer].over = true;      /* above has done with it */
+    o->up.way_down(o->user, peer, err == GC_ERR_PROTOCOL);
+    if (err == GC_ERR_NOMEM)
+        route_starves(o, peer, &o->peer[peer].hungry);
+}
+
+/* All were connected by the backbone once: whoever has no route has been cut off since. */
 static int no_route(const gci_overlay *o)
 {
     return o->control && !o->given ? GC_ERR_PEER : GC_ERR_UNREACHABLE;
+}
+
+/* Control finds it again, or says that it is dead (rescue.c): the next epoch will tell. But that is not waited for for ever. */
+static bool verdict_is_due(gci_overlay *o, int peer)
+{
+    gci_overlay_peer *p = &o->peer[peer];
+    if (!o->control || o->given)
+        return false;
+    if (p->verdict_at == 0)
+        p->verdict_at = after(o, o->peer_timeout + OVERLAY_VERDICT);
+    if (o->sys->now(o->sys) >= p->verdict_at)
+        return false;
+    gci_overlay_alarm(o, p->verdict_at);
+    return true;
 }
 
 /* Something is for this peer, and it has no way. The driver looks; but a link of its own is asked for at once. */
@@ -305,6 +361,8 @@ static void way_want(gci_overlay *o, int peer)
     gci_overlay_peer *p = &o->peer[peer];
     bool own = own_is_possible(o, peer), patient = own && !p->hurry && p->lost < LOST_MAX, before = p->wants;
     p->wants = true;
+    if (!before)
+        p->verdict_at = 0;
     if (!o->control && !o->given)
         return;
     if (own)
@@ -332,13 +390,13 @@ static void way_seek(gci_overlay *o, int peer)
         return;
     }
     int err = route_begin(o, peer);
-    if (err == GC_ERR_NOMEM && hunger(o))
+    if (err == GC_ERR_NOMEM && hunger(o, &p->unreached))
         way_is_missing(o, peer, err);
     else if (err == GC_ERR_NOMEM)
-        gci_overlay_alarm(o, after(o, GCI_OVERLAY_PAUSE));
+        gci_overlay_alarm(o, after(o, GCI_MEMORY_PAUSE));
     else if (err == GC_ERR_UNREACHABLE && own_is_possible(o, peer))
         gci_overlay_ask(o, peer, GCI_OWN);              /* and its answer decides */
-    else if (err == GC_ERR_UNREACHABLE && !p->asked[GCI_OWN])
+    else if (err == GC_ERR_UNREACHABLE && !p->asked[GCI_OWN] && !verdict_is_due(o, peer))
         way_is_missing(o, peer, no_route(o));
 }
 
@@ -372,7 +430,9 @@ static bool route_resume(gci_overlay *o, gci_packet *k)
     if (p->routed)
         return true;
     int err = p->own ? GC_ERR_PENDING : route_begin(o, peer);
-    if (err < 0)
+    if (err == GC_ERR_NOMEM)
+        route_starves(o, peer, &p->unreached);
+    else if (err < 0)
         restart_ask(o);                 /* then it says so again */
     else if (own_is_possible(o, peer) && p->lost < LOST_MAX)
         gci_overlay_ask(o, peer, GCI_OWN);              /* perhaps from here it can be connected */
@@ -391,7 +451,7 @@ GCI void gci_route_deliver(gci_overlay *o, gci_link *link, void **sink, size_t *
             restart_ask(o);             /* the peer believes in a way that has ended */
         return;
     }
-    int err = o->up.begin(o->user, (int)k->source, k, sink, sink_bytes, &link->token);
+    int err = gci_packet_deliver(o, link, sink, sink_bytes);
     if (err == GC_OK && p->routed) {
         link->passing = GCI_PASS_DELIVER;
         return;
@@ -445,6 +505,8 @@ static void own_attach(gci_overlay *o, const gci_news *news)
             o->up.way_down(o->user, peer, false);   /* if it is needed, another one will be asked for */
         return;
     }
+    p->unreached.since = 0;
+    link->address = news->at;
     p->own_id = news->id;
     p->strands_most = (uint8_t)news->strands;
     p->bulk = 0;
@@ -456,7 +518,7 @@ static void own_attach(gci_overlay *o, const gci_news *news)
     }
     link->pumping = false;
     p->turning = p->asked[GCI_OWN] = p->wants = p->hurry = false;
-    p->patience = 0;
+    p->patience = p->verdict_at = 0;
     gci_log(o->env, GC_LOG_DEBUG, "link to rank %d is up", peer);
     gci_owns_review(o);
     o->up.way_up(o->user, peer, false);
@@ -497,8 +559,9 @@ static void hop_lose(gci_overlay *o, gci_link *hop)
         gci_overlay_ask(o, hop->peer, GCI_BACKBONE);
 }
 
-static void hop_attach(gci_overlay *o, int peer, int fd)
+static void hop_attach(gci_overlay *o, const gci_news *news)
 {
+    int peer = news->rank, fd = news->fd;
     gci_overlay_peer *p = &o->peer[peer];
     gci_link *hop = gci_hop_get(o, peer);
     p->asked[GCI_BACKBONE] = true;
@@ -511,12 +574,13 @@ static void hop_attach(gci_overlay *o, int peer, int fd)
             hop_is_down(o, peer);
         if (!hop)
             gci_log(o->env, GC_LOG_ERROR, "no memory for the backbone link to rank %d", peer);
-        if (!hop && hunger(o))
+        if (!hop && hunger(o, &p->unreached))
             way_is_missing(o, peer, GC_ERR_NOMEM);
         return;
     }
     if (gci_link_open(o, hop, fd) < 0)
         return;                         /* broken, and torn down soon */
+    hop->address = news->at;
     hop->failures = 0;
     gci_log(o->env, GC_LOG_DEBUG, "backbone link to rank %d is up", peer);
     if (gci_hop_has_lost(o, hop) && o->rank < peer) {
@@ -599,6 +663,15 @@ static void rank_goes(gci_overlay *o, int rank)
 
 /* ---- news ----------------------------------------------------------------------------------------------------- */
 
+/* Lack of memory says nothing of the neighbour. */
+static bool hop_is_hopeless(gci_overlay *o, gci_overlay_peer *p, int code)
+{
+    if (code == GC_ERR_NOMEM)
+        return hunger(o, &p->unreached);
+    p->hop->failures++;
+    return p->hop->failures == FAILURES_END || (p->hop->failures >= FAILURES_MAX && o->given);
+}
+
 /* Control could not connect to a neighbour. A link that fails again and again goes down for all: then routes go around it, and
  * control knows whether that cuts somebody off. If control has no memory even for that, the pair gives up. */
 static void hop_fails(gci_overlay *o, int peer, int code)
@@ -606,8 +679,7 @@ static void hop_fails(gci_overlay *o, int peer, int code)
     gci_overlay_peer *p = &o->peer[peer];
     if (!p->hop || !gci_hop_is_wanted(o, peer))
         return;
-    p->hop->failures++;
-    if (p->hop->failures == FAILURES_END || (p->hop->failures >= FAILURES_MAX && o->given)) {
+    if (hop_is_hopeless(o, p, code)) {
         way_is_missing(o, peer, code);
         return;
     }
@@ -635,7 +707,7 @@ static void no_link(gci_overlay *o, const gci_news *news)
         return;
     p->patience = -1;
     o->wants = true;                    /* if memory or this epoch forbid, it is looked for again */
-    if (route_begin(o, news->rank) != GC_ERR_UNREACHABLE)
+    if (route_begin(o, news->rank) != GC_ERR_UNREACHABLE || verdict_is_due(o, news->rank))
         return;
     p->wants = false;
     gci_news verdict = *news;
@@ -653,7 +725,7 @@ static void news_heard(gci_overlay *o, const gci_news *news)
         }
         o->peer[news->rank].seen[gci_news_link_kind(news)] += news->links;
         if (gci_news_link_kind(news) == GCI_BACKBONE)
-            hop_attach(o, news->rank, news->fd);
+            hop_attach(o, news);
         else
             own_attach(o, news);
         return;
@@ -662,6 +734,11 @@ static void news_heard(gci_overlay *o, const gci_news *news)
         return;
     case GCI_NEWS_DOWN:
         edge_goes_down(o, news->rank, news->other);
+        epoch_turn(o, news->epoch);
+        return;
+    case GCI_NEWS_UP:
+        if (o->control)
+            (void)graph_grow(o);        /* out of memory: when tables are made */
         epoch_turn(o, news->epoch);
         return;
     case GCI_NEWS_EPOCH:
@@ -730,6 +807,40 @@ GCI enum gci_way gci_overlay_way(const gci_overlay *o, int peer)
     if (p->own)
         return p->own->broken ? GCI_WAY_NONE : GCI_WAY_OWN;
     return p->routed ? GCI_WAY_ROUTED : GCI_WAY_NONE;
+}
+
+/* Why there is no way to a peer, as far as this rank knows. */
+static const char *way_lacks(const gci_overlay *o, int peer)
+{
+    const gci_overlay_peer *p = &o->peer[peer];
+    if (p->over)
+        return "it has been given up";
+    if (p->own)
+        return "its connection has just broken";
+    if (!p->wants)
+        return "nothing is for it, and it has not connected";
+    if (p->was_routed)
+        return "its route was lost, the next epoch brings another";
+    if (p->asked[GCI_OWN])
+        return "it is being connected";
+    return o->stale ? "routes are still to be made" : "no connection can be had, and no route leads there";
+}
+
+GCI gci_way_view gci_overlay_view(const gci_overlay *o, int peer)
+{
+    gci_way_view v = { .way = gci_overlay_way(o, peer), .next = -1 };
+    const gci_link *link = v.way == GCI_WAY_OWN ? o->peer[peer].own : v.way == GCI_WAY_ROUTED ? gci_route_hop(o, GCI_LATENCY, peer) : NULL;
+    if (v.way == GCI_WAY_NONE)
+        v.why = way_lacks(o, peer);
+    if (!link)
+        return v;
+    v.next = link->peer;
+    v.connected = link->fd >= 0 && !link->broken;
+    v.to = link->address;
+    v.queued = link->queued;
+    v.queue_max = o->queue_max;
+    v.silence = v.connected ? o->sys->silence(o->sys, link->fd) : 0;
+    return v;
 }
 
 static gci_link_view link_view(const gci_overlay *o, const gci_link *link)
@@ -873,7 +984,7 @@ static int links_graph(gci_overlay *o)
         err = gci_graph_copy(o->env, graph, &o->graph);
         if (err < 0)
             return err;
-        err = gci_inbox_graph(&o->inbox, &o->graph);
+        err = gci_inbox_graph(&o->inbox, graph);
         if (err < 0) {
             gci_graph_free(o->env, &o->graph);
             return err;
@@ -889,12 +1000,13 @@ static int links_graph(gci_overlay *o)
 static void links_start(gci_overlay *o)
 {
     int err = o->control ? links_graph(o) : GC_OK;
-    if (err < 0 && !hunger(o)) {
-        gci_overlay_alarm(o, after(o, GCI_OVERLAY_PAUSE));
+    if (err < 0 && !hunger(o, &o->unprepared)) {
+        gci_overlay_alarm(o, after(o, GCI_MEMORY_PAUSE));
         return;
     }
     o->started = true;
-    gci_overlay_errand(o);              /* news may have waited */
+    gci_overlay_errand(o);
+    o->sys->wake(o->sys, o->waker);     /* news may have waited, and whoever drives may be about to sleep */
     gci_owns_review(o);
 }
 
@@ -987,6 +1099,16 @@ static void links_listen(gci_overlay *o, int64_t now)
     gci_overlay_alarm(o, o->listen_at);
 }
 
+/* For want of memory control has not been asked for what is due, for too long. */
+static void links_starve(gci_overlay *o)
+{
+    gci_news news = { .kind = GCI_NEWS_NO_LINK, .rank = o->rank, .fd = -1, .code = GC_ERR_NOMEM,
+                      .text = "it has no memory to ask for connections" };
+    if (o->asks_starve)
+        o->up.news(o->user, &news);
+    o->asks_starve = false;
+}
+
 GCI int64_t gci_links_tick(gci_overlay *o, int64_t now)
 {
     bool before = o->inside;
@@ -1000,6 +1122,7 @@ GCI int64_t gci_links_tick(gci_overlay *o, int64_t now)
             ask_again(o);
         if (o->owes_restart)
             restart_ask(o);
+        links_starve(o);
         hops_tick(o, now);
         ways_tick(o, now);
         links_listen(o, now);
@@ -1079,7 +1202,6 @@ GCI void gci_overlay_start(gci_overlay *o, gci_control *control)
     o->control = control;
     links_start(o);
     o->sys->leave(o->sys, o->monitor);
-    o->sys->wake(o->sys, o->waker);     /* for news that came before */
 }
 
 GCI void gci_links_close(gci_overlay *o)

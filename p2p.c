@@ -124,7 +124,7 @@ static size_t closed_place(const gci_p2p *p2p, uint32_t context)
     return low;
 }
 
-static bool context_is_closed(const gci_p2p *p2p, uint32_t context)
+GCI bool gci_context_is_closed(const gci_p2p *p2p, uint32_t context)
 {
     uint32_t own = context - context % GCI_CONTEXT_KINDS;
     size_t at = closed_place(p2p, own);
@@ -815,7 +815,7 @@ static int envelope_new(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         return GC_ERR_PROTOCOL;         /* credit that was never given */
     if (packet->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_P2P && packet->tag > GC_TAG_MAX)
         return GC_ERR_PROTOCOL;
-    bool closed = context_is_closed(p2p, packet->context);
+    bool closed = gci_context_is_closed(p2p, packet->context);
     gci_match *match = closed ? NULL : gci_match_of(p2p, packet->context);
     gc_message *m = closed || match ? gci_message_new(p2p) : NULL;
     if (!m)
@@ -828,7 +828,7 @@ static int envelope_new(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         return GC_ERR_PROTOCOL;         /* not a member */
     }
     bool collective = packet->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL;
-    m->dropped = closed ||
+    m->dropped = closed || (match->comm && gci_comm_past(match->comm, packet->context, packet->tag)) ||
                  (collective && match->comm && p2p->up.signature(match->comm, p->peer, packet->tag, packet->signature));
     gc_request *r = m->dropped ? NULL : gci_match_posted(match, p->peer, packet->tag);
     if (!r && !m->dropped && packet->length > 0) {
@@ -1037,7 +1037,7 @@ static bool all_is_over(const gci_p2p *p2p, uint32_t context)
     for (int i = 0; i < p2p->world->ranks; i++)
         if (p2p->world->dead[i])
             return false;
-    return context_is_closed(p2p, context);
+    return gci_context_is_closed(p2p, context);
 }
 
 static void asked(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)

@@ -9,8 +9,10 @@
  *    their FIN, what is owed) is enough to go on, whatever the next way is.
  *  - Every verdict on a peer ends in peer_lost, once: each request that needs it fails, each of its communicators has it
  *    among its dead, the way is cut. What had come whole may still be received.
+ *  - A verdict stands, whoever said it and whatever has become of that rank: so all ranks agree in the end on who is dead.
  *  - A rank gives a peer up on its own only if that broke the rules, if there is neither link nor route, or if what a link
- *    within the host lost was not kept; it tells everybody, so that nobody waits for what will not come.
+ *    within the host lost was not kept; it tells everybody, so that nobody waits for what will not come. If it is memory that it
+ *    lacks for too long it gives itself up: nobody else is at fault.
  *  - A BYE is the last word of a rank all of whose requests are complete: it needs nothing more, whatever ways come later.
  */
 #include "gridcomm_int.h"
@@ -18,8 +20,7 @@
 enum {
     ASK_TURNS = 16,                     /* so many receives from one peer get their turn to ask */
     WINDOW_FIRST = 65536,               /* bytes lent to a peer at first, at most ... */
-    WINDOW_LEAST = 4096,                /* ... and at least */
-    MEMORY_PAUSE = 10 * GCI_NS_PER_MS   /* between two tries of what lacks memory */
+    WINDOW_LEAST = 4096                 /* ... and at least */
 };
 #define ASK_FIRST (100 * (int64_t)GCI_NS_PER_MS)    /* a collective receive asks its peer after this, ... */
 #define ASK_LAST  (10 * GCI_SECOND)                 /* ... doubling up to this */
@@ -43,14 +44,12 @@ static bool waited_for(const gci_p2p *p2p, int peer)
     return false;
 }
 
-static void give_up(gci_p2p *p2p, int peer, int code, const char *why);
-
 static void on_end(void *user, int peer, const gci_packet *packet, void *token)
 {
     gci_p2p *p2p = ((gci_world *)user)->p2p;
     gci_pair *p = p2p->pair[peer];
     if (!gci_packet_end(p2p, p, packet, token))
-        give_up(p2p, peer, GC_ERR_PEER, "a link within the host was lost with data that was not kept");
+        gci_give_up(p2p, peer, GC_ERR_PEER, "a link within the host was lost with data that was not kept");
 }
 
 static void on_way_up(void *user, int peer, bool routed)
@@ -123,7 +122,7 @@ static void on_way_down(void *user, int peer, bool broke_rules)
     if (w->dead[peer])
         return;
     if (broke_rules)                    /* it would do so again */
-        give_up(w->p2p, peer, GC_ERR_PROTOCOL, "it sent a packet that breaks the rules");
+        gci_give_up(w->p2p, peer, GC_ERR_PROTOCOL, "it sent a packet that breaks the rules");
     else if ((pair_busy(p) || waited_for(w->p2p, peer)) && !p->bye)
         gci_push(w->p2p, p);
 }
@@ -201,7 +200,7 @@ static void pair_end(gci_p2p *p2p, gci_pair *p, int fault, int code, const char 
 }
 
 /* There may be no pair: what nobody needed before may be needed by a collective, and the news must not want memory. */
-static void peer_lost(gci_p2p *p2p, int peer, enum gci_fate gone, int code, const char *why)
+static void peer_ends(gci_p2p *p2p, int peer, enum gci_fate gone, int fault, int code, const char *why)
 {
     gci_world *w = p2p->world;
     w->dead[peer] = (uint8_t)gone;
@@ -211,38 +210,60 @@ static void peer_lost(gci_p2p *p2p, int peer, enum gci_fate gone, int code, cons
             continue;
         if (comm->dead++ == 0)
             comm->first_dead = rank;
-        p2p->up.fail(comm, code, peer, why);
+        p2p->up.fail(comm, code, fault, why);
     }
     gci_overlay_cut(w->overlay, peer);
     if (p2p->pair[peer])
-        pair_end(p2p, p2p->pair[peer], peer, code, why);
+        pair_end(p2p, p2p->pair[peer], fault, code, why);
     for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
         for (gci_match *match = p2p->match[i]; match; match = match->next)
-            fail_posted(match, peer, peer, code, why);
+            fail_posted(match, peer, fault, code, why);
     gci_overlay_wake(w->overlay);
 }
 
-/* A verdict of this rank alone, on a peer that may live: everybody is told, the peer too, so that nobody waits for what
- * will not come. */
-static void give_up(gci_p2p *p2p, int peer, int code, const char *why)
+/* If this rank is taken for dead itself nobody speaks to it any more: so all others are gone for it, and what it waits for ends. It
+ * has no word on them either, since they do not answer the dead. */
+static void peer_lost(gci_p2p *p2p, int peer, enum gci_fate gone, int code, const char *why)
+{
+    gci_world *w = p2p->world;
+    peer_ends(p2p, peer, gone, peer, code, why);
+    for (int i = 0; peer == w->rank && i < w->ranks; i++)
+        if (!w->dead[i])
+            peer_ends(p2p, i, gone, peer, code, why);
+}
+
+static void given_up_text(char text[GCI_TEXT], int by, int rank, const char *why)
+{
+    if (by == rank)
+        snprintf(text, GCI_TEXT, "rank %d gave itself up: %.*s", rank, GCI_TEXT - 64, why);
+    else
+        snprintf(text, GCI_TEXT, "rank %d gave rank %d up: %.*s", by, rank, GCI_TEXT - 64, why);
+}
+
+/* A verdict of this rank alone, on a peer that may live, or on itself: everybody is told, the peer too, so that nobody waits for
+ * what will not come. */
+GCI void gci_give_up(gci_p2p *p2p, int peer, int code, const char *why)
 {
     gci_world *w = p2p->world;
     gci_notice notice = { .kind = GCI_NOTICE_LOST, .origin = (uint32_t)w->rank, .word = { (uint32_t)peer, (uint32_t)-code } };
     char text[GCI_TEXT];
-    snprintf(text, sizeof text, "rank %d gave rank %d up: %.*s", w->rank, peer, GCI_TEXT - 64, why);
+    if (w->dead[peer])
+        return;
+    given_up_text(text, w->rank, peer, why);
     if (w->control)
-        gci_control_notify(w->control, &notice);
-    peer_lost(p2p, peer, code == GC_ERR_UNREACHABLE ? GCI_GONE_UNREACHABLE : GCI_GONE_DEAD, code, text);
+        (void)gci_control_notify(w->control, &notice);      /* a verdict finds room */
+    peer_lost(p2p, peer, code == GC_ERR_UNREACHABLE ? GCI_GONE_UNREACHABLE : code == GC_ERR_NOMEM ? GCI_GONE_STARVED
+                         : GCI_GONE_DEAD, code, text);
 }
 
+/* It stands even if its origin is dead by now: what counted would depend on what was heard first, and the survivors would differ. */
 static void given_up(gci_world *w, const gci_notice *notice)
 {
     uint32_t rank = notice->word[0], why = notice->word[1];
     char text[GCI_TEXT];
     if (rank >= (uint32_t)w->ranks || w->dead[rank])
         return;
-    snprintf(text, sizeof text, "rank %u gave rank %u up: %s", (unsigned)notice->origin, (unsigned)rank,
-             gc_strerror(why <= INT32_MAX ? -(int)why : INT32_MIN));
+    given_up_text(text, (int)notice->origin, (int)rank, gc_strerror(why <= INT32_MAX ? -(int)why : INT32_MIN));
     peer_lost(w->p2p, (int)rank, GCI_GONE_DEAD, GC_ERR_PEER, text);
 }
 
@@ -284,13 +305,14 @@ static void on_news(void *user, const gci_news *news)
     }
     if (w->dead[news->rank])
         return;
-    w->through |= news->kind == GCI_NEWS_LEFT && news->code == GC_OK;
+    /* All have been in the last barrier only if this rank has: who says so before is wrong, and nothing ends well for its sake. */
+    w->through |= w->ending && news->kind == GCI_NEWS_LEFT && news->code == GC_OK;
     if (news->kind == GCI_NEWS_DEAD)
         peer_lost(w->p2p, news->rank, GCI_GONE_DEAD, GC_ERR_PEER, news->text);
     else if (news->kind == GCI_NEWS_LEFT)
         peer_lost(w->p2p, news->rank, GCI_GONE_LEFT, GC_ERR_PEER, news->text);
     else if (news->kind == GCI_NEWS_NO_LINK)
-        give_up(w->p2p, news->rank, news->code, news->text);
+        gci_give_up(w->p2p, news->rank, news->code, news->text);
 }
 
 /* One ask for each peer that a collective receive waits for; with several such receives, another one each time. */
@@ -337,7 +359,7 @@ static int64_t memory_due(gci_p2p *p2p, int64_t now)
     if (!p2p->short_of_memory)
         return GCI_FOREVER;
     if (p2p->memory_at == 0)
-        p2p->memory_at = now + MEMORY_PAUSE;
+        p2p->memory_at = now + GCI_MEMORY_PAUSE;
     if (now < p2p->memory_at)
         return p2p->memory_at;
     p2p->short_of_memory = false;
@@ -347,15 +369,17 @@ static int64_t memory_due(gci_p2p *p2p, int64_t now)
             gci_push(p2p, p2p->pair[i]);
     if (!p2p->short_of_memory)
         return GCI_FOREVER;
-    p2p->memory_at = now + MEMORY_PAUSE;
+    p2p->memory_at = now + GCI_MEMORY_PAUSE;
     return p2p->memory_at;
 }
 
 static int64_t on_tick(void *user, int64_t now)
 {
     gci_p2p *p2p = ((gci_world *)user)->p2p;
-    int64_t memory = memory_due(p2p, now), asks = asks_due(p2p, now);
-    return memory < asks ? memory : asks;
+    gci_world *w = p2p->world;
+    int64_t memory = memory_due(p2p, now), asks = asks_due(p2p, now), stall = w->stall ? w->stall_look(w, now) : GCI_FOREVER;
+    int64_t next = memory < asks ? memory : asks;
+    return next < stall ? next : stall;
 }
 
 /* ---- life ----------------------------------------------------------------------------------------------------- */
@@ -407,15 +431,20 @@ GCI void gci_p2p_farewell(gci_world *w, int64_t deadline)
             gci_push(w->p2p, p);
         }
     }
-    gci_overlay_wait(w->overlay, farewells_said, w, NULL, deadline);
+    gci_world_wait(w, &(gci_caller){ .call = "gc_finalize" }, farewells_said, w, NULL, deadline);
 }
 
 static void pair_free(gci_p2p *p2p, gci_pair *p)
 {
+    static const char closed[] = "the world was closed";
     p->up = false;                      /* the overlay is closed */
     gci_own_sends_end(p2p, p);
+    fail_sends(&p->queue, &p->queue_end, -1, GC_ERR_CANCELLED, closed);    /* of shrinks: nobody else's are left */
+    fail_sends(&p->open, &p->open_end, -1, GC_ERR_CANCELLED, closed);
     for (gci_sent *s = p->sent, *next; s; s = next) {
         next = s->next;
+        if (s->request)
+            gci_request_fail(s->request, GC_ERR_CANCELLED, -1, "%s", closed);
         gci_free(p2p->env, s);
     }
     while (p->messages)

@@ -246,6 +246,23 @@ static int places_compare(const void *a, const void *b)
     return x[0] < y[0] ? -1 : x[0] > y[0];
 }
 
+/* Near ones stand together; mostly they do so from the start. */
+static void places_sort(gci_wide *w, int cluster)
+{
+    const gci_topo *topo = w->s->topo;
+    int32_t *member = w->member + w->s->first[cluster];
+    int size = gci_wide_size(w, cluster), sorted = 1;
+    while (sorted < size && topo->place[member[sorted - 1]] < topo->place[member[sorted]])
+        sorted++;
+    if (sorted == size)
+        return;
+    for (int i = 0; i < size; i++)
+        member[i] = topo->place[member[i]];
+    qsort(member, (size_t)size, sizeof *member, places_compare);
+    for (int i = 0; i < size; i++)
+        member[i] = topo->order[member[i]];
+}
+
 GCI gci_wide_piece gci_wide_whole(const gci_wide *w, const gci_blocks *blocks, int first, int end)
 {
     gci_wide_piece p = { first, end, 0, 0 };
@@ -328,14 +345,8 @@ GCI int gci_wide_begin(gci_wide *w, gci_env *env, const gci_call *call)
     for (size_t i = 0; i < 2 * n; i++)
         w->queue[i] = GCI_NO_STEP;
     memcpy(w->member, s->member, n * sizeof *w->member);
-    for (int k = 0; k < s->clusters && places_is_free(call); k++) {
-        int first = s->first[k], size = gci_wide_size(w, k);
-        for (int i = 0; i < size; i++)
-            w->member[first + i] = topo->place[s->member[first + i]];
-        qsort(w->member + first, (size_t)size, sizeof *w->member, places_compare);
-        for (int i = 0; i < size; i++)
-            w->member[first + i] = topo->order[w->member[first + i]];
-    }
+    for (int k = 0; k < s->clusters && places_is_free(call); k++)
+        places_sort(w, k);
     w->ranks_are_places = true;
     w->near_together = places_is_free(call);
     for (int place = 0; place < call->ranks; place++) {

@@ -17,6 +17,7 @@ static gc_request *request_make(gc_comm *comm, enum gci_request_kind kind, int p
     if (!r)
         return NULL;
     r->context = comm->context + post->kind;
+    r->comm = post->orphan ? comm->world->self : comm;
     r->tag = post->tag;
     r->any_tag = post->any_tag;
     r->signature = post->signature;
@@ -307,6 +308,19 @@ GCI int gci_unexpected_signature(gc_comm *comm, uint32_t seq, uint32_t mine, uin
             return 1;
         }
     return 0;
+}
+
+GCI void gci_unexpected_past(gc_comm *comm)
+{
+    gci_p2p *p2p = comm->world->p2p;
+    gci_match *match = gci_match_find(p2p->match, comm->context + GCI_CONTEXT_SHRINK);
+    for (gc_message *m = match ? match->unexpected : NULL, *next; m; m = next) {
+        next = m->next;
+        if (!gci_comm_past(comm, match->context, m->packet.tag))
+            continue;
+        gci_message_drop(p2p, m);
+        next = match->unexpected;       /* what that pushed may have changed the list */
+    }
 }
 
 /* Nobody will take what came for this context, or is on its way. */

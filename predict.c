@@ -56,6 +56,7 @@ typedef struct predict {
     uint64_t            order;
     double              limit;          /* nobody asks what happens after it */
     int32_t             steps, messages, left;
+    gci_partners        partners;
     int                 error;
 } predict;
 
@@ -493,6 +494,27 @@ static bool predict_match(predict *p, const int32_t first[], int32_t next[])
     return received == p->messages;
 }
 
+/* With how many others, on other hosts, the busiest rank exchanges more than a packet. sends, gets: [ranks] */
+static void predict_partners(const predict *p, const int32_t first[], int32_t sends[], int32_t gets[], gci_partners *most)
+{
+    memset(sends, 0, (size_t)p->m->ranks * sizeof *sends);
+    memset(gets, 0, (size_t)p->m->ranks * sizeof *gets);
+    for (int r = 0; r < p->m->ranks; r++)
+        for (int32_t m = first[r], from = -1; m < first[r + 1]; m++) {
+            int peer = predict_from(p, m);
+            if (peer != from && p->m->host_of[peer] != p->m->host_of[r] && p->step[p->message[m].send].is->bytes > GCI_TRIAL_PACKET) {
+                from = peer;
+                gets[r]++;
+                sends[from]++;
+            }
+        }
+    *most = (gci_partners){ 0, 0 };
+    for (int r = 0; r < p->m->ranks; r++) {
+        most->either = gci_max32(most->either, gci_max32(sends[r], gets[r]));
+        most->both = gci_max32(most->both, sends[r] < gets[r] ? sends[r] : gets[r]);
+    }
+}
+
 static int predict_prepare(predict *p, const gci_sched sched[])
 {
     int32_t waits = 0;
@@ -500,11 +522,12 @@ static int predict_prepare(predict *p, const gci_sched sched[])
         return GC_ERR_NOMEM;
     predict_steps(p, sched);
     size_t ranks = (size_t)p->m->ranks;
-    int32_t *first = gci_alloc(p->env, (2 * ranks + 1) * sizeof *first);
+    int32_t *first = gci_alloc(p->env, (3 * ranks + 1) * sizeof *first);
     if (!first)
         return GC_ERR_NOMEM;
     predict_sends(p, first);
     bool fits = predict_match(p, first, first + ranks + 1);
+    predict_partners(p, first, first + ranks + 1, first + 2 * ranks + 1, &p->partners);
     gci_free(p->env, first);
     for (size_t i = 0; i < (size_t)p->messages + ranks; i++)
         p->channel[i].head = -1;
@@ -533,13 +556,14 @@ static void predict_all(predict *p)
 }
 
 static int predict_until(gci_env *env, const gc_model *model, const gci_sched sched[], double limit, double seconds[],
-                         double *longest)
+                         double *longest, gci_partners *partners)
 {
     predict p = { .env = env, .m = model, .limit = limit };
     p.error = predict_prepare(&p, sched);
     if (p.error == GC_OK)
         predict_all(&p);
     *longest = 0;
+    *partners = p.partners;
     for (int r = 0; r < model->ranks && p.error == GC_OK; r++) {
         *longest = gci_max_real(*longest, p.rank[r].end);
         if (seconds)
@@ -557,18 +581,22 @@ static int predict_until(gci_env *env, const gc_model *model, const gci_sched sc
 
 GCI int gci_predict(gci_env *env, const gc_model *model, const gci_sched sched[], double seconds[], double *longest)
 {
-    return predict_until(env, model, sched, HUGE_VAL, seconds, longest);
+    gci_partners partners;
+    return predict_until(env, model, sched, HUGE_VAL, seconds, longest, &partners);
 }
 
 static int predict_call(gci_env *env, const gc_model *model, const gci_call *call, const char *name, size_t most,
-                        double limit, double seconds[], double *longest)
+                        double limit, double seconds[], double *longest, gci_partners *partners)
 {
     const gci_algo *algo = gci_algo_find(call->coll, name);
     gci_call own = *call;
+    gci_tree_seen seen = { .t = NULL };
     size_t steps = 0;
     gci_sched *sched = gci_alloc(env, (size_t)model->ranks * sizeof *sched);
     int err = sched ? GC_OK : GC_ERR_NOMEM;
     own.ranks = model->ranks;
+    own.model = model;
+    own.seen = &seen;
     for (own.rank = 0; own.rank < model->ranks && err == GC_OK; own.rank++) {
         err = gci_sched_build(env, algo, name, &own, &sched[own.rank]);
         steps += (size_t)sched[own.rank].steps;
@@ -576,21 +604,23 @@ static int predict_call(gci_env *env, const gc_model *model, const gci_call *cal
             err = GC_ERR_UNSUPPORTED;
     }
     if (err == GC_OK)
-        err = predict_until(env, model, sched, limit, seconds, longest);
+        err = predict_until(env, model, sched, limit, seconds, longest, partners);
     for (int r = 0; sched && r < model->ranks; r++)
         gci_sched_free(env, &sched[r]);
     gci_free(env, sched);
+    gci_tree_forget(env, &seen);
     return err;
 }
 
 GCI int gci_predict_call(gci_env *env, const gc_model *model, const gci_call *call, const char *name, double seconds[],
                          double *longest)
 {
-    return predict_call(env, model, call, name, SIZE_MAX, HUGE_VAL, seconds, longest);
+    gci_partners partners;
+    return predict_call(env, model, call, name, SIZE_MAX, HUGE_VAL, seconds, longest, &partners);
 }
 
 GCI int gci_predict_within(gci_env *env, const gc_model *model, const gci_call *call, const char *name, size_t most_steps,
-                           double most_seconds, double *longest)
+                           double most_seconds, double *longest, gci_partners *partners)
 {
-    return predict_call(env, model, call, name, most_steps, most_seconds, NULL, longest);
+    return predict_call(env, model, call, name, most_steps, most_seconds, NULL, longest, partners);
 }

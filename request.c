@@ -108,12 +108,32 @@ static void status_of_nothing(gc_status *status)
         *status = (gc_status){ .source = -1, .tag = -1, .fault_rank = -1 };
 }
 
+GCI void gci_world_wait(gci_world *w, gci_caller *caller, bool (*done)(void *arg), void *arg, const int *hint, int64_t deadline)
+{
+    gci_caller **at = &w->callers;
+    if (!w->stall) {
+        gci_overlay_wait(w->overlay, done, arg, hint, deadline);
+        return;
+    }
+    if (w->stall_idle)
+        gci_overlay_tick_soon(w->overlay);
+    caller->next = w->callers;
+    w->callers = caller;
+    gci_overlay_wait(w->overlay, done, arg, hint, deadline);
+    while (*at != caller)
+        at = &(*at)->next;
+    *at = caller->next;
+    if (caller->told || caller->reported)
+        w->stall_over(w, caller);
+}
+
 /* Inside the monitor. GC_ERR_TIMEOUT: it lives on. */
 GCI int gci_request_wait_inside(gc_request **request, int64_t deadline, gc_status *status)
 {
     gc_request *r = *request;
+    gci_caller caller = { .request = &r, .requests = 1 };
     if (!r->done)
-        gci_overlay_wait(r->comm->world->overlay, request_is_done, r, &r->peer, deadline);
+        gci_world_wait(r->comm->world, &caller, request_is_done, r, &r->peer, deadline);
     return r->done ? request_collect(request, status) : GC_ERR_TIMEOUT;
 }
 
@@ -208,7 +228,8 @@ int gc_waitall(int n, gc_request *requests[], gc_status statuses[])
     gci_enter(w);
     for (int i = 0; i < n; i++)
         if (requests[i] && !requests[i]->done)
-            gci_overlay_wait(w->overlay, request_is_done, requests[i], &requests[i]->peer, GCI_FOREVER);
+            gci_world_wait(w, &(gci_caller){ .request = requests + i, .requests = n - i }, request_is_done, requests[i],
+                           &requests[i]->peer, GCI_FOREVER);
     int error = collect_all(&set, statuses);
     gci_leave(w);
     return error;
@@ -228,7 +249,7 @@ int gc_waitany(int n, gc_request *requests[], int *index, gc_status *status)
         return GC_OK;
     }
     gci_enter(w);
-    gci_overlay_wait(w->overlay, any_is_done, &set, NULL, GCI_FOREVER);
+    gci_world_wait(w, &(gci_caller){ .request = requests, .requests = n }, any_is_done, &set, NULL, GCI_FOREVER);
     *index = set.found;
     int error = request_collect(&requests[set.found], status);
     gci_leave(w);

@@ -187,26 +187,32 @@ GCI gci_spot gci_spot_at(gci_spot place, size_t further)
 #define ALL_COLLS ((1u << GCI_COLLS) - 1)
 #define TREE_COLLS (ON(BARRIER) | ON(BCAST) | ON(SCATTER) | ON(GATHER) | ON(ALLGATHER) | ON(REDUCE) | ON(ALLREDUCE) | \
                     ON(REDUCE_SCATTER))
+#define ROOTED_COLLS (ON(BCAST) | ON(SCATTER) | ON(GATHER) | ON(REDUCE))
 
 /* "flat", which takes every call of its collectives, and "direct" are what others give way to. */
 static const gci_algo sched_pool[] = {
-    { "binomial",  TREE_COLLS, gci_tree_algo },
-    { "flat",      TREE_COLLS, gci_tree_algo },
-    { "chain",     TREE_COLLS, gci_tree_algo },
-    { "binary",    TREE_COLLS, gci_tree_algo },
-    { "kary",      TREE_COLLS, gci_tree_algo },
-    { "knomial",   TREE_COLLS, gci_tree_algo },
-    { "given",     ON(BCAST) | ON(SCATTER) | ON(GATHER) | ON(REDUCE), gci_tree_algo },
-    { "scatter",   ON(BCAST), gci_scatter_algo },
-    { "doubling",  ON(BARRIER) | ON(ALLGATHER) | ON(ALLREDUCE) | ON(SCAN) | ON(EXSCAN), gci_doubling_algo },
-    { "halving",   ON(REDUCE) | ON(ALLREDUCE) | ON(REDUCE_SCATTER), gci_halving_algo },
-    { "ring",      ON(ALLGATHER) | ON(ALLREDUCE) | ON(REDUCE_SCATTER), gci_ring_algo },
-    { "bruck",     ON(ALLGATHER) | ON(ALLTOALL), gci_bruck_algo },
-    { "pairwise",  ON(ALLTOALL) | ON(REDUCE_SCATTER), gci_pairwise_algo },
-    { "direct",    ON(ALLGATHER) | ON(ALLTOALL) | ON(REDUCE_SCATTER) | ON(SCAN) | ON(EXSCAN), gci_direct_algo },
-    { "circulant", ON(BCAST) | ON(ALLGATHER) | ON(REDUCE) | ON(ALLREDUCE) | ON(REDUCE_SCATTER), gci_circulant_algo },
-    { "wide",      ALL_COLLS, gci_wide_algo },
-    { "wide-divided", ON(BCAST) | ON(ALLREDUCE), gci_wide_algo },
+    { "binomial",  TREE_COLLS, gci_tree_algo, false },
+    { "flat",      TREE_COLLS, gci_tree_algo, false },
+    { "chain",     TREE_COLLS, gci_tree_algo, false },
+    { "binary",    TREE_COLLS, gci_tree_algo, false },
+    { "kary",      TREE_COLLS, gci_tree_algo, false },
+    { "knomial",   TREE_COLLS, gci_tree_algo, false },
+    { "given",     ROOTED_COLLS, gci_tree_algo, false },
+    { "binomial-nearest", ROOTED_COLLS, gci_tree_algo, true },
+    { "prim",      ROOTED_COLLS, gci_tree_algo, true },
+    { "prim-ready", ROOTED_COLLS, gci_tree_algo, true },
+    { "prim-ahead", ROOTED_COLLS, gci_tree_algo, true },
+    { "traeff",    ROOTED_COLLS, gci_tree_algo, true },
+    { "scatter",   ON(BCAST), gci_scatter_algo, false },
+    { "doubling",  ON(BARRIER) | ON(ALLGATHER) | ON(ALLREDUCE) | ON(SCAN) | ON(EXSCAN), gci_doubling_algo, false },
+    { "halving",   ON(REDUCE) | ON(ALLREDUCE) | ON(REDUCE_SCATTER), gci_halving_algo, false },
+    { "ring",      ON(ALLGATHER) | ON(ALLREDUCE) | ON(REDUCE_SCATTER), gci_ring_algo, false },
+    { "bruck",     ON(ALLGATHER) | ON(ALLTOALL), gci_bruck_algo, false },
+    { "pairwise",  ON(ALLTOALL) | ON(REDUCE_SCATTER), gci_pairwise_algo, false },
+    { "direct",    ON(ALLGATHER) | ON(ALLTOALL) | ON(REDUCE_SCATTER) | ON(SCAN) | ON(EXSCAN), gci_direct_algo, false },
+    { "circulant", ON(BCAST) | ON(ALLGATHER) | ON(REDUCE) | ON(ALLREDUCE) | ON(REDUCE_SCATTER), gci_circulant_algo, false },
+    { "wide",      ALL_COLLS, gci_wide_algo, false },
+    { "wide-divided", ON(BCAST) | ON(ALLREDUCE), gci_wide_algo, false },
 };
 
 GCI const gci_algo *gci_algo_at(int i)
@@ -329,6 +335,8 @@ GCI int gci_sched_build(gci_env *env, const gci_algo *algo, const char *name, co
     gci_builder b = { .env = env, .call = &own, .name = name, .out = out };
     own.in_place = sched_uses_in_place(call);
     *out = (gci_sched){ 0 };
+    if (algo->by_model && !call->model)
+        return GC_ERR_UNSUPPORTED;
     if (sched_is_empty(call))
         return GC_OK;
     size_t *at = own.in_place && own.coll == GCI_ALLTOALL && own.send.at ? gci_alloc(env, (size_t)own.ranks * sizeof *at) : NULL;
@@ -337,7 +345,8 @@ GCI int gci_sched_build(gci_env *env, const gci_algo *algo, const char *name, co
     sched_take_input(&b, at);
     if (at)
         own.send.at = at;
-    algo->emit(&b);
+    if (!b.error)                       /* else what comes would be sent from a copy that is not made */
+        algo->emit(&b);
     gci_free(env, at);
     gci_free(env, b.pending);
     if (b.error)

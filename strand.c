@@ -166,7 +166,7 @@ static gci_link *strand_next(const gci_overlay_peer *p, const gci_link *link)
 static void strand_look(gci_overlay *o, gci_link *link, int64_t now)
 {
     link->backlog = o->sys->backlog(o->sys, link->fd);
-    uint64_t there = link->handed - gci_min(link->handed, link->backlog);
+    uint64_t there = link->handed > link->backlog ? link->handed - link->backlog : 0;
     int64_t took = now - link->sampled_at;
     bool runs = link->sampled_at > 0 && took <= STRAND_STALE;
     o->stats->system_calls++;
@@ -228,7 +228,7 @@ static void strand_knock(gci_overlay *o, gci_link *link)
 static void strand_answers(gci_overlay *o, gci_link *link, int64_t now)
 {
     size_t backlog = link->broken ? 0 : o->sys->backlog(o->sys, link->fd);
-    uint64_t there = link->handed - gci_min(link->handed, backlog);
+    uint64_t there = link->handed > backlog ? link->handed - backlog : 0;
     o->stats->system_calls++;
     if (there < link->mark || link->broken)
         return;

@@ -1111,18 +1111,13 @@ static void sys_make_one_line(char *line)
             *line = '?';
 }
 
-GCI void gci_log(gci_env *env, int level, const char *format, ...)
+static void sys_log(gci_env *env, int level, const char *format, va_list args)
 {
     static const char cut[] = "...";
     char line[SYS_LOG_LINE + 1];            /* and the end of line for stderr */
-    if (!env->log && !env->debug)
-        return;
     int head = env->rank >= 0 ? snprintf(line, SYS_LOG_LINE, "gridcomm[%d]: ", env->rank)
                               : snprintf(line, SYS_LOG_LINE, "gridcomm: ");
-    va_list args;
-    va_start(args, format);
     int text = vsnprintf(line + head, (size_t)(SYS_LOG_LINE - head), format, args);
-    va_end(args);
     if (text < 0)
         return;                             /* a text that cannot be converted: there is nothing to say */
     if (text >= SYS_LOG_LINE - head)
@@ -1135,6 +1130,24 @@ GCI void gci_log(gci_env *env, int level, const char *format, ...)
     size_t bytes = strlen(line);
     line[bytes++] = '\n';
     sys_write_stderr(line, bytes);
+}
+
+GCI void gci_log(gci_env *env, int level, const char *format, ...)
+{
+    va_list args;
+    if (!env->log && !env->debug)
+        return;
+    va_start(args, format);
+    sys_log(env, level, format, args);
+    va_end(args);
+}
+
+GCI void gci_report(gci_env *env, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    sys_log(env, GC_LOG_WARN, format, args);
+    va_end(args);
 }
 
 /* strerror speaks the locale's language and may share a buffer; the other speaks English from constants. Elsewhere (musl)

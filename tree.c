@@ -212,7 +212,8 @@ static void tree_find_parts(tree_parts *p)
 static int tree_join(gci_env *env, tree_parts *p, const char *shape, int n, int at)
 {
     gc_tree joined;
-    const gci_tree_costs costs = { p->costs->model, p->costs->bytes, p->rank };
+    gci_tree_costs costs = *p->costs;
+    costs.rank = p->rank;
     int err = n > 1 ? gci_tree_make_for(env, shape, &costs, n, at, &joined) : GC_OK;
     if (n < 2 || err < 0)
         return err;
@@ -353,7 +354,7 @@ int gc_tree_build(gc_tree **tree, const char *shape, int size, int root, const g
     if (!shape || (model && model->ranks != size))
         return GC_ERR_ARG;
     gc_tree *t = gci_alloc(&env, sizeof *t);
-    int err = t ? gci_tree_make_for(&env, shape, &(gci_tree_costs){ model, bytes, NULL }, size, root, t) : GC_ERR_NOMEM;
+    int err = t ? gci_tree_make_for(&env, shape, &(gci_tree_costs){ .model = model, .bytes = bytes }, size, root, t) : GC_ERR_NOMEM;
     if (err == GC_OK)
         *tree = t;
     else

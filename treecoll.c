@@ -45,12 +45,11 @@ typedef struct treecoll {
     gci_builder    *b;
     const gci_call *call;
     int             rank, parent;
+    gci_tree_seen  *seen;       /* the tree, and what is known of it: */
     const gc_tree  *t;
-    gc_tree         made;       /* unless it is given */
-    gci_subtree    *sub;        /* [ranks] */
-    int32_t        *order;      /* [ranks] by place */
+    const gci_subtree *sub;
+    const int32_t  *order;
     int32_t        *list;       /* [ranks] scratch: children, or operands */
-    bool            flat;       /* all are the root's children */
     treecoll_slot   slot[TREECOLL_WINDOW];      /* those that are free, as a ring */
     int32_t         slots, first_free, free;
     bool            cut;        /* into more segments than one: steps after which there may be ... */
@@ -59,15 +58,16 @@ typedef struct treecoll {
 
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
-static void treecoll_look(treecoll *c)
+static void treecoll_look(treecoll *c, const gc_tree *t)
 {
-    gci_tree_subtrees(c->t, c->sub);
-    c->flat = true;
-    for (int v = 0; v < c->t->size; v++) {
-        c->order[c->sub[v].place] = v;
-        c->flat &= v == c->t->root || c->t->parent[v] == c->t->root;
+    gci_tree_seen *seen = c->seen;
+    seen->t = c->t = t;
+    gci_tree_subtrees(t, seen->sub);
+    seen->flat = true;
+    for (int v = 0; v < t->size; v++) {
+        seen->order[seen->sub[v].place] = v;
+        seen->flat &= v == t->root || t->parent[v] == t->root;
     }
-    c->parent = c->t->parent[c->rank];
 }
 
 static bool treecoll_in_order(const gci_call *call)
@@ -86,34 +86,48 @@ static bool treecoll_fits(const treecoll *c)
             return false;
         if (!call->associative && s->size > 1 && s->low != up->low)
             return false;
-        if (call->associative && call->canonical && !c->flat && v != c->t->root &&
+        if (call->associative && call->canonical && !c->seen->flat && v != c->t->root &&
             (step < 1 || s->size != (step < rest ? step : rest)))
             return false;
     }
     return true;
 }
 
+/* What trees that are made for messages are made for: blocks, as far as all ranks know them, or segments of a vector. */
+static gci_tree_costs treecoll_costs(const gci_call *call)
+{
+    bool up = call->coll == GCI_GATHER || call->coll == GCI_REDUCE, blocks = call->coll == GCI_GATHER || call->coll == GCI_SCATTER;
+    gci_tree_costs costs = { .model = call->model, .up = up };
+    if (blocks && call->known)
+        costs.bytes = (up ? call->recv : call->send).bytes;
+    else if (blocks)
+        costs.each = call->even ? call->own : 0;
+    else
+        costs.each = gci_segment_at(call, call->bytes, 1);
+    return costs;
+}
+
 static int treecoll_take(treecoll *c, int root)
 {
-    gci_tree_drop(c->b->env, &c->made);
-    int err = gci_tree_make(c->b->env, c->b->name, c->call->ranks, root, &c->made);
-    if (err == GC_OK) {
-        c->t = &c->made;
-        treecoll_look(c);
-    }
+    const gci_tree_costs costs = treecoll_costs(c->call);
+    gc_tree *made = &c->seen->made;
+    gci_tree_drop(c->b->env, made);
+    int err = gci_tree_make_for(c->b->env, c->b->name, &costs, c->call->ranks, root, made);
+    if (err == GC_OK)
+        treecoll_look(c, made);
     return err == GC_ERR_ARG ? GC_ERR_UNSUPPORTED : err;
 }
 
 /* Turns the chain from rank 0 on into the one from the last rank down. */
 static void treecoll_mirror(treecoll *c)
 {
-    gc_tree *t = &c->made;
+    gc_tree *t = &c->seen->made;
     t->root = t->size - 1;
     for (int v = 0; v < t->size; v++) {
         t->parent[v] = v < t->root ? v + 1 : -1;
         t->first_child[v] = v - 1;
     }
-    treecoll_look(c);
+    treecoll_look(c, t);
 }
 
 /* Finds the tree: the given one, or that of the name, rooted where it does what the call needs. */
@@ -126,8 +140,7 @@ static int treecoll_choose(treecoll *c)
     if (call->tree) {
         if (call->tree->size != call->ranks || call->tree->root != root || !gci_tree_is_sound(call->tree))
             return GC_ERR_ARG;
-        c->t = call->tree;
-        treecoll_look(c);
+        treecoll_look(c, call->tree);
         return !reduces || treecoll_fits(c) ? GC_OK : GC_ERR_UNSUPPORTED;
     }
     int err = treecoll_take(c, root);
@@ -531,29 +544,53 @@ static void treecoll_emit(treecoll *c)
     }
 }
 
+GCI void gci_tree_forget(gci_env *env, gci_tree_seen *seen)
+{
+    gci_tree_drop(env, &seen->made);
+    gci_free(env, seen->sub);
+    *seen = (gci_tree_seen){ .t = NULL };
+}
+
+/* The tree of this call, unless another rank's schedule has seen it. */
+static int treecoll_see(treecoll *c)
+{
+    gci_tree_seen *seen = c->seen;
+    size_t ranks = (size_t)c->call->ranks;
+    if (!seen->t) {
+        seen->sub = gci_alloc(c->b->env, ranks * (sizeof *seen->sub + 2 * sizeof *seen->order));
+        if (!seen->sub)
+            return GC_ERR_NOMEM;
+        seen->order = (int32_t *)(seen->sub + ranks);
+        c->sub = seen->sub;
+        int err = treecoll_choose(c);
+        if (err < 0) {
+            gci_tree_forget(c->b->env, seen);
+            return err;
+        }
+    }
+    c->t = seen->t;
+    c->sub = seen->sub;
+    c->order = seen->order;
+    c->list = seen->order + ranks;
+    c->parent = c->t->parent[c->rank];
+    return GC_OK;
+}
+
 GCI void gci_tree_algo(gci_builder *b)
 {
     const gci_call *call = b->call;
-    size_t ranks = (size_t)call->ranks;
-    treecoll c = { .b = b, .call = call, .rank = call->rank, .up = GCI_NO_STEP, .down = GCI_NO_STEP, .freed = GCI_NO_STEP,
-                   .taken = GCI_NO_STEP };
-    c.sub = gci_alloc(b->env, ranks * (sizeof *c.sub + 2 * sizeof *c.order));
-    if (!c.sub) {
-        b->error = GC_ERR_NOMEM;
-        return;
-    }
-    c.order = (int32_t *)(c.sub + ranks);
-    c.list = c.order + ranks;
+    gci_tree_seen own = { .t = NULL };
+    treecoll c = { .b = b, .call = call, .rank = call->rank, .seen = call->seen ? call->seen : &own, .up = GCI_NO_STEP,
+                   .down = GCI_NO_STEP, .freed = GCI_NO_STEP, .taken = GCI_NO_STEP };
     bool rooted = call->coll == GCI_GATHER || call->coll == GCI_SCATTER;
-    int err = treecoll_choose(&c);
-    if (err == GC_OK && rooted && !call->even && !call->known && !c.flat)
+    int err = treecoll_see(&c);
+    if (err == GC_OK && rooted && !call->even && !call->known && !c.seen->flat)
         err = GC_ERR_UNSUPPORTED;
-    else if (err == GC_OK && call->even && call->own > SIZE_MAX / 4 / ranks)
+    else if (err == GC_OK && call->even && call->own > SIZE_MAX / 4 / (size_t)call->ranks)
         err = GC_ERR_NOMEM;             /* so that no sum of blocks overflows */
     if (err == GC_OK)
         treecoll_emit(&c);
     else
         b->error = err;
-    gci_tree_drop(b->env, &c.made);
-    gci_free(b->env, c.sub);
+    gci_tree_forget(b->env, &own);
 }

@@ -26,22 +26,33 @@
  * Träff (2004): a rank's subtrees are made of those left to it, from the costliest to the cheapest, each of as few as cost more
  * than all subtrees before it together: 1, 2, 4, ... of equal ranks, which is a binomial tree, and never has a rank more
  * children than there. (At least as much, as Algorithm 1 has it, would be 1, 1, 2, 4, ...) The nearest for all that goes to a
- * subtree becomes its root, as the text has it. Without a model a byte costs a second, and so does a message.
+ * subtree becomes its root, as the text has it. Without a model a byte costs a tick, and so does a message.
+ *
+ * Costs are integers: each rank may make the tree for itself, and all make the same one.
  */
 #include "gridcomm_int.h"
 
 #include <stdlib.h>
 
-static double treemodel_time(const gci_tree_costs *c, int from, int to, size_t bytes)
+typedef int64_t treemodel_cost(const gc_model *, int from, int to, size_t bytes);
+
+/* Of a message from the parent to the child, or, up, the other way. */
+static int64_t treemodel_ask(const gci_tree_costs *c, treemodel_cost *cost, int parent, int child, size_t bytes)
 {
-    if (!c->model)
-        return (double)bytes + 1;
-    return gci_model_p2p(c->model, c->rank ? c->rank[from] : from, c->rank ? c->rank[to] : to, bytes);
+    int from = c->rank ? c->rank[parent] : parent, to = c->rank ? c->rank[child] : child;
+    return c->up ? cost(c->model, to, from, bytes) : cost(c->model, from, to, bytes);
+}
+
+static int64_t treemodel_time(const gci_tree_costs *c, int parent, int child, size_t bytes)
+{
+    if (c->model) return treemodel_ask(c, gci_model_ticks, parent, child, bytes);
+    const uint64_t ticks = bytes;
+    return ticks < GCI_TICKS_MOST ? (int64_t)ticks + 1 : GCI_TICKS_MOST;
 }
 
 static size_t treemodel_bytes(const gci_tree_costs *c, int rank)
 {
-    return c->bytes ? c->bytes[c->rank ? c->rank[rank] : rank] : 0;
+    return c->bytes ? c->bytes[c->rank ? c->rank[rank] : rank] : c->each;
 }
 
 /* ---- dealing ------------------------------------------------------------------------------------------------------ */
@@ -50,9 +61,9 @@ static size_t treemodel_bytes(const gci_tree_costs *c, int rank)
 static int treemodel_pick(const gci_tree_costs *c, int prefer, int from, int *list, int n)
 {
     int best = 0;
-    double least = 0;
+    int64_t least = 0;
     for (int i = 0; i < n && prefer != 0; i++) {
-        double time = prefer * treemodel_time(c, from, list[i], treemodel_bytes(c, list[i]));
+        int64_t time = prefer * treemodel_time(c, from, list[i], treemodel_bytes(c, list[i]));
         if (i == 0 || time < least) {
             best = i;
             least = time;
@@ -117,9 +128,9 @@ GCI int gci_tree_deal_out(gci_env *env, const gci_tree_costs *c, gci_tree_deal h
 typedef struct treemodel_node {
     bool   joined;
     int    kth;                 /* not of this rank: the one that joined as the so-manieth */
-    double ready;               /* s: when it can send */
+    int64_t ready;              /* when it can send */
     int    best;                /* its cheapest edge; -1: there is none, or it was not looked for */
-    double cost;                /* of that; of one that has joined: at least. In the end: see treemodel_line_up */
+    int64_t cost;               /* of that; of one that has joined: at least. In the end: see treemodel_line_up */
 } treemodel_node;
 
 typedef struct treemodel_prim {
@@ -141,7 +152,7 @@ static void treemodel_look(treemodel_prim *p, int rank)
         const treemodel_node *w = &p->node[to];
         if (w->joined)
             continue;
-        double cost = treemodel_time(p->c, rank, to, treemodel_bytes(p->c, to)) + (ahead ? w->cost : 0);
+        int64_t cost = treemodel_time(p->c, rank, to, treemodel_bytes(p->c, to)) + (ahead ? w->cost : 0);
         if (v->best < 0 || cost < v->cost) {
             v->best = to;
             v->cost = cost;
@@ -154,10 +165,10 @@ static int treemodel_sender(treemodel_prim *p)
 {
     for (int looked = -1;;) {
         int from = -1;
-        double least = 0;
+        int64_t least = 0;
         for (int i = 0; i < p->t->size; i++) {
             const treemodel_node *v = &p->node[i];
-            double cost = (p->edge == GCI_EDGE_PLAIN ? 0 : v->ready) + v->cost;
+            int64_t cost = (p->edge == GCI_EDGE_PLAIN ? 0 : v->ready) + v->cost;
             if (v->joined && (from < 0 || cost < least)) {
                 from = i;
                 least = cost;
@@ -169,9 +180,9 @@ static int treemodel_sender(treemodel_prim *p)
     }
 }
 
-static double treemodel_busy(const gci_tree_costs *c, int from, int to)
+static int64_t treemodel_busy(const gci_tree_costs *c, int parent, int child)
 {
-    return gci_model_busy(c->model, c->rank ? c->rank[from] : from, c->rank ? c->rank[to] : to, treemodel_bytes(c, to));
+    return treemodel_ask(c, gci_model_busy_ticks, parent, child, treemodel_bytes(c, child));
 }
 
 static void treemodel_join(treemodel_prim *p, int from, int to)
@@ -192,7 +203,7 @@ static void treemodel_line_up(treemodel_prim *p)
     gc_tree *t = p->t;
     for (int k = t->size - 1; k > 0; k--) {
         int v = p->node[k].kth, from = t->parent[v];
-        double sent = 0, end = 0, busy = treemodel_busy(p->c, from, v);
+        int64_t sent = 0, end = 0, busy = treemodel_busy(p->c, from, v);
         for (int child = t->first_child[v]; child >= 0; child = t->next_sibling[child]) {
             sent += treemodel_busy(p->c, v, child);
             end = sent + p->node[child].cost > end ? sent + p->node[child].cost : end;
@@ -229,7 +240,7 @@ GCI int gci_tree_prim(gci_env *env, const gci_tree_costs *c, enum gci_tree_edge 
 
 /* ---- Träff -------------------------------------------------------------------------------------------------------- */
 
-typedef struct treemodel_item { int rank; double time; } treemodel_item;        /* from the parent */
+typedef struct treemodel_item { int rank; int64_t time; } treemodel_item;        /* from the parent */
 typedef struct treemodel_set { int first, end, parent; } treemodel_set;         /* of items */
 
 static int treemodel_costliest_first(const void *a, const void *b)
@@ -243,12 +254,12 @@ static int treemodel_costliest_first(const void *a, const void *b)
 static void treemodel_lead(const gci_tree_costs *c, int parent, treemodel_item *item, int n)
 {
     size_t bytes = 0;
-    double least = 0;
+    int64_t least = 0;
     int best = 0;
     for (int i = 0; i < n; i++)
         bytes += treemodel_bytes(c, item[i].rank);
     for (int i = 0; i < n; i++) {
-        double time = treemodel_time(c, parent, item[i].rank, bytes);
+        int64_t time = treemodel_time(c, parent, item[i].rank, bytes);
         if (i == 0 || time < least) {
             best = i;
             least = time;
@@ -272,12 +283,12 @@ GCI int gci_tree_traeff(gci_env *env, const gci_tree_costs *c, gc_tree *t)
         item[i].rank = i < t->root ? i : i + 1;
     while (sets > 0) {
         treemodel_set s = set[--sets];
-        double before = 0;
+        int64_t before = 0;
         for (int i = s.first; i < s.end; i++)
             item[i].time = treemodel_time(c, s.parent, item[i].rank, treemodel_bytes(c, item[i].rank));
         qsort(item + s.first, (size_t)(s.end - s.first), sizeof *item, treemodel_costliest_first);
         for (int first = s.first, end; first < s.end; first = end) {
-            double sum = 0;
+            int64_t sum = 0;
             for (end = first; end < s.end && (end == first || (before > 0 && sum <= before)); end++)
                 sum += item[end].time;
             before += sum;

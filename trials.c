@@ -9,11 +9,13 @@
  *     trunk     x -> y, x' -> y'; and back        two hosts of each site: do they share the line between the sites?
  *     host      as site, among hosts of one       what a host's NIC takes
  *
- * Few hosts of a site are measured in all pairs (those that share nothing at once: Dichev 2014, ch. 6), and each is a class; else
- * each host is in two pairs, and the site is one class. A pair of sites is measured by one pair of hosts, and by a second one to
- * check. Each trial is put into the first round in which neither its hosts nor its sites' links are busy, the longest first; the
- * pairs of n sites come in the order of (x + y) mod n, so that n rounds take them. Without the first pair of each two classes or
- * sites there is no model; all else is optional, should there be no time.
+ * If sites have few hosts, each is a class; else each rack is (the hosts whose paths of names are the same), unless there are too
+ * many; else each site. Classes of a site are measured in all pairs (those that share nothing at once: Dichev 2014, ch. 6), by one
+ * pair of hosts and by a second one to check, and so are sites; of a class's own hosts each is in two pairs.
+ *
+ * Each trial is put into the first round in which neither its hosts nor the links out of its classes and sites are busy, the longest
+ * first; the pairs of n sites or classes come in the order of (x + y) mod n, so that n rounds take them. Without the first pair of
+ * each there is no model; all else is optional, should there be no time.
  *
  * k flows that take k times as long as one share something, whose rate that is; if hosts or links that are known already do not
  * explain it.
@@ -29,69 +31,100 @@
 
 /* ---- hosts and classes ------------------------------------------------------------------------------------------- */
 
-static void trials_hosts(const gci_clusters *s, gci_trials *t, int32_t number[])
+static int32_t trials_rack(const gci_clusters *s, int32_t rank) { return s->topo->parent[s->topo->of[rank]]; }
+static int32_t trials_count(const gci_trials *t, int32_t site) { return t->first_host[site + 1] - t->first_host[site]; }
+
+/* Site by site in the order of the topology, in which those of a site, of a rack and of a host are runs. */
+static void trials_hosts(const gci_clusters *s, gci_trials *t)
 {
+    const gci_topo *topo = s->topo;
     for (int32_t k = 0; k < t->sites; k++) {
+        int32_t begin = topo->nodes, ranks = s->first[k + 1] - s->first[k];
         t->first_host[k] = t->hosts;
-        for (int32_t i = s->first[k]; i < s->first[k + 1]; i++) {
-            int32_t rank = s->member[i], *host = &number[s->topo->of[rank]];    /* + 1 */
-            if (*host == 0) {
+        for (int32_t i = s->first[k]; i < s->first[k + 1]; i++)
+            begin = topo->place[s->member[i]] < begin ? topo->place[s->member[i]] : begin;
+        for (int32_t i = begin; i < begin + ranks; i++) {
+            int32_t rank = topo->order[i];
+            if (i == begin || topo->of[rank] != topo->of[topo->order[i - 1]]) {
                 t->rank[t->hosts] = rank;
-                t->second[t->hosts] = -1;
-                *host = ++t->hosts;
-            } else if (t->second[*host - 1] < 0) {
-                t->second[*host - 1] = rank;
-            }
-            t->host_of[rank] = *host - 1;
+                t->second[t->hosts++] = -1;
+            } else if (t->second[t->hosts - 1] < 0)
+                t->second[t->hosts - 1] = rank;
+            t->host_of[rank] = t->hosts - 1;
         }
     }
     t->first_host[t->sites] = t->hosts;
 }
 
-static int32_t trials_count(const gci_trials *t, int32_t site) { return t->first_host[site + 1] - t->first_host[site]; }
-static bool trials_few(const gci_trials *t) { return t->classes == t->hosts; }
+/* Does a class begin with this host? */
+static bool trials_begins(const gci_clusters *s, const gci_trials *t, int32_t host, bool few, bool racks)
+{
+    int32_t rank = t->rank[host], before = t->rank[gci_max32(host - 1, 0)];
+    return host == 0 || few || s->of[rank] != s->of[before] || (racks && trials_rack(s, rank) != trials_rack(s, before));
+}
 
 static void trials_classes(const gci_clusters *s, gci_trials *t)
 {
     bool few = t->hosts <= GCI_TRIAL_CLASSES;
+    int32_t racks = 0;
     for (int32_t k = 0; k < t->sites; k++)
         few &= trials_count(t, k) <= GCI_TRIAL_FEW;
-    t->classes = few ? t->hosts : t->sites;
-    for (int i = 0; i < t->ranks; i++) {
-        t->class_of[i] = few ? t->host_of[i] : s->of[i];
-        t->site_of[t->class_of[i]] = s->of[i];
+    for (int32_t h = 0; h < t->hosts; h++)
+        racks += trials_begins(s, t, h, false, true);
+    for (int32_t h = 0; h < t->hosts; h++) {
+        int32_t site = s->of[t->rank[h]];
+        if (trials_begins(s, t, h, few, racks <= GCI_TRIAL_CLASSES)) {
+            if (h == t->first_host[site])
+                t->first_class[site] = t->classes;
+            t->class_host[t->classes] = h;
+            t->site_of[t->classes++] = site;
+        }
+        t->class_host[t->classes] = h + 1;
+    }
+    t->first_class[t->sites] = t->classes;
+    for (int32_t i = 0, c = 0; i < t->ranks; i++, c = 0) {
+        while (t->class_host[c + 1] <= t->host_of[i])
+            c++;
+        t->class_of[i] = c;
     }
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-/* While trials are added: in which rounds hosts and sites are busy. */
+/* While trials are added: in which rounds hosts are busy, and the links out of classes and sites. */
 typedef struct trials_plan {
     gci_env    *env;
     gci_trials *t;
-    uint8_t    *busy;                   /* [rounds * (hosts + sites)] */
+    uint8_t    *busy;                   /* [rounds * (hosts + classes + sites)] */
     int32_t     room;
     bool        full;                   /* out of memory */
 } trials_plan;
 
 static int32_t trials_site(const gci_trials *t, int32_t rank) { return t->site_of[t->class_of[rank]]; }
 
-/* Takes what the trial needs in that round, or looks whether that is free. */
-static bool trials_use(const trials_plan *p, const gci_trial *trial, int32_t round, bool take)
+static size_t trials_width(const gci_trials *t) { return (size_t)(t->hosts + t->classes + t->sites); }
+
+/* Takes what a flow needs in that round, or looks whether it is free. */
+static bool trials_use_flow(const trials_plan *p, gci_flow flow, int32_t round, bool take)
 {
     const gci_trials *t = p->t;
-    uint8_t *busy = p->busy + (size_t)round * (size_t)(t->hosts + t->sites);
+    uint8_t *host = p->busy + (size_t)round * trials_width(t), *class = host + t->hosts, *site = class + t->classes;
+    int32_t a = t->class_of[flow.from], b = t->class_of[flow.to], x = t->site_of[a], y = t->site_of[b];
+    uint8_t *used[] = { &host[t->host_of[flow.from]], &host[t->host_of[flow.to]], &class[a], &class[b], &site[x], &site[y] };
+    bool free = true;
+    for (int k = 0; k < (x != y ? 6 : a != b ? 4 : 2); k++) {
+        free &= !*used[k];
+        *used[k] |= take;
+    }
+    return free;
+}
+
+static bool trials_use(const trials_plan *p, const gci_trial *trial, int32_t round, bool take)
+{
     bool free = true;
     for (int part = 0; part < trial->parts; part++)
-        for (int i = 0; i < trial->flows[part]; i++) {
-            int32_t from = trial->flow[part][i].from, to = trial->flow[part][i].to;
-            int32_t x = trials_site(t, from), y = trials_site(t, to);
-            uint8_t *used[4] = { &busy[t->host_of[from]], &busy[t->host_of[to]], &busy[t->hosts + x], &busy[t->hosts + y] };
-            for (int k = 0; k < (x == y ? 2 : 4); k++) {
-                free &= !*used[k];
-                *used[k] |= take;
-            }
-        }
+        for (int i = 0; i < trial->flows[part]; i++)
+            free &= trials_use_flow(p, trial->flow[part][i], round, take);
     return free;
 }
 
@@ -99,7 +132,7 @@ static void trials_add(trials_plan *p, const gci_trial *trial)
 {
     gci_trials *t = p->t;
     int32_t round = 0;
-    size_t width = (size_t)(t->hosts + t->sites);
+    size_t width = trials_width(t);
     while (round < t->rounds && !trials_use(p, trial, round, false))
         round++;
     if (round == t->rounds) {
@@ -148,15 +181,15 @@ static int32_t trials_end(const gci_trials *t, int32_t site, int32_t i)
     return i < n || t->second[host] < 0 ? t->rank[host] : t->second[host];
 }
 
-static void trials_sites_pairs(trials_plan *p, int32_t check)
+/* All pairs of n groups of hosts, as a tournament; first: of each, and behind the last. check: by a second pair of hosts. */
+static void trials_pairs(trials_plan *p, const int32_t first[], int32_t n, bool check)
 {
-    const gci_trials *t = p->t;
-    for (int32_t sum = 0; sum < t->sites; sum++)
-        for (int32_t x = 0; x < t->sites; x++) {
-            int32_t y = (sum - x + t->sites) % t->sites, i = y + check, k = x + check;
-            if (x < y && (!check || trials_count(t, x) > 1 || trials_count(t, y) > 1))
-                trials_pair(p, t->rank[t->first_host[x] + i % trials_count(t, x)],
-                            t->rank[t->first_host[y] + k % trials_count(t, y)], check > 0);
+    const int32_t *rank = p->t->rank;
+    for (int32_t sum = 0; sum < n; sum++)
+        for (int32_t x = 0; x < n; x++) {
+            int32_t y = (sum - x + n) % n, of_x = first[x + 1] - first[x], of_y = first[y + 1] - first[y];
+            if (x < y && (!check || of_x > 1 || of_y > 1))
+                trials_pair(p, rank[first[x] + (y + check) % of_x], rank[first[y] + (x + check) % of_y], check);
         }
 }
 
@@ -201,39 +234,51 @@ static void trials_uplinks(trials_plan *p)
     }
 }
 
-/* All pairs of the hosts of a site, as a tournament; of many each with its two neighbours. */
-static void trials_hosts_pairs(trials_plan *p, int32_t site)
+/* Each with its two neighbours. */
+static void trials_neighbours(trials_plan *p, int32_t class)
 {
     const gci_trials *t = p->t;
-    const int32_t *rank = t->rank + t->first_host[site];
-    int32_t n = trials_count(t, site);
-    for (int32_t sum = 0; trials_few(t) && sum < n; sum++)
-        for (int32_t i = 0; i < n; i++)
-            if (i < (sum - i + n) % n)
-                trials_pair(p, rank[i], rank[(sum - i + n) % n], false);
-    for (int32_t i = 0; !trials_few(t) && i + 1 < n; i++)
-        trials_pair(p, rank[i], rank[i + 1], i > 0);
+    for (int32_t first = t->class_host[class], h = first; h + 1 < t->class_host[class + 1]; h++)
+        trials_pair(p, t->rank[h], t->rank[h + 1], h > first);
 }
 
-static void trials_within(trials_plan *p, int32_t site)
+static void trials_within(trials_plan *p, int32_t class)
 {
     const gci_trials *t = p->t;
-    bool done = false;
-    for (int32_t h = t->first_host[site]; h < t->first_host[site + 1] && !(done && !trials_few(t)); h++)
-        if (t->second[h] >= 0) {
-            trials_pair(p, t->rank[h], t->second[h], false);
-            done = true;
-        }
+    int32_t h = t->class_host[class];
+    while (h < t->class_host[class + 1] && t->second[h] < 0)
+        h++;
+    if (h < t->class_host[class + 1])
+        trials_pair(p, t->rank[h], t->second[h], false);
 }
 
-/* What a host takes: of each class one. */
-static void trials_nics(trials_plan *p, int32_t site)
+/* What the first host of a class takes, to and from others of the class, or of the site if that has too few. */
+static void trials_nic(trials_plan *p, int32_t class)
 {
     const gci_trials *t = p->t;
-    const int32_t *rank = t->rank + t->first_host[site];
-    int32_t n = trials_count(t, site);
-    for (int32_t i = 0; n > 2 && i < (trials_few(t) ? n : 1); i++)
+    int32_t first = t->class_host[class], n = t->class_host[class + 1] - first, i = 0;
+    if (n < 3) {
+        i = first - t->first_host[t->site_of[class]];
+        n = trials_count(t, t->site_of[class]);
+    }
+    const int32_t *rank = t->rank + first - i;
+    if (n > 2)
         trials_fan(p, (int32_t[]){ rank[i], rank[i] }, (int32_t[]){ rank[(i + 1) % n], rank[(i + 2) % n] }, 2);
+}
+
+/* Of a site; the longest first. */
+static void trials_of_site(trials_plan *p, int32_t site)
+{
+    const gci_trials *t = p->t;
+    int32_t first = t->first_class[site], end = t->first_class[site + 1];
+    for (int32_t c = first; c < end; c++)
+        trials_nic(p, c);
+    trials_pairs(p, t->class_host + first, end - first, false);
+    for (int32_t c = first; c < end; c++)
+        trials_neighbours(p, c);
+    trials_pairs(p, t->class_host + first, end - first, true);
+    for (int32_t c = first; c < end; c++)
+        trials_within(p, c);
 }
 
 static int trials_order(const void *a, const void *b)
@@ -250,35 +295,31 @@ GCI int gci_trials_make(gci_env *env, const gci_clusters *s, gci_trials *t)
     if (s->clusters > GCI_TRIAL_SITES)
         return GC_ERR_UNSUPPORTED;
     trials_plan p = { .env = env, .t = t };
-    int32_t *block = gci_alloc(env, (5 * ranks + sites + 1) * sizeof *block);
-    int32_t *number = gci_alloc(env, (size_t)s->topo->clusters * sizeof *number);
-    if (block && number) {
+    int32_t *block = gci_alloc(env, (6 * ranks + 2 * sites + 3) * sizeof *block);
+    if (block) {
         t->host_of = block;
         t->class_of = block + ranks;
         t->site_of = block + 2 * ranks;
         t->rank = block + 3 * ranks;
         t->second = block + 4 * ranks;
-        t->first_host = block + 5 * ranks;
-        trials_hosts(s, t, number);
+        t->class_host = block + 5 * ranks;
+        t->first_host = block + 6 * ranks + 1;
+        t->first_class = block + 6 * ranks + sites + 2;
+        trials_hosts(s, t);
         trials_classes(s, t);
-        trials_sites_pairs(&p, 0);
+        trials_pairs(&p, t->first_host, t->sites, false);
         trials_uplinks(&p);
         trials_trunks(&p);
-        trials_sites_pairs(&p, 1);
-        for (int32_t k = 0; k < t->sites; k++) {
-            trials_nics(&p, k);
-            trials_hosts_pairs(&p, k);
-            trials_within(&p, k);
-        }
+        trials_pairs(&p, t->first_host, t->sites, true);
+        for (int32_t k = 0; k < t->sites; k++)
+            trials_of_site(&p, k);
         if (t->n > 0)
             qsort(t->trial, (size_t)t->n, sizeof *t->trial, trials_order);
         for (int i = 0; i < t->n; i++)
             t->needed = t->trial[i].optional ? t->needed : t->trial[i].round + 1;
-    } else
-        gci_free(env, block);
-    gci_free(env, number);
+    }
     gci_free(env, p.busy);
-    if (block && number && !p.full)
+    if (block && !p.full)
         return GC_OK;
     gci_trials_free(env, t);
     return GC_ERR_NOMEM;
@@ -338,6 +379,10 @@ static double trials_slope(const gci_findings *found, int part, int flows)
         double bytes = (double)(point[i].bytes - point[first].bytes);
         above += bytes * (point[i].seconds - point[first].seconds);
         below += bytes * bytes;
+    }
+    if (flows == 1 && n > 1 && above <= 0) {            /* the first one was disturbed: some rate is better than none */
+        above = point[n - 1].seconds - point[0].seconds;
+        below = (double)(point[n - 1].bytes - point[0].bytes);
     }
     if (flows > 1 && n > 1) {
         above = point[n - 1].seconds - point[n - 2].seconds;

@@ -98,9 +98,10 @@ GCI void gci_wide_direct(gci_wide *w, size_t above, bool here)
     const gci_blocks *send = all || call->coll == GCI_SCATTER ? &call->send : &own;
     const gci_blocks *recv = all || call->coll == GCI_GATHER ? &call->recv : &own;
     int turn[2] = { 0, 0 };
-    for (int peer; (peer = wide_other(w, turn)) >= 0; ) {
+    bool one = !all && !root;           /* it has to do with the root alone */
+    for (int peer = one ? call->root : wide_other(w, turn); peer >= 0; peer = one ? -1 : wide_other(w, turn)) {
         size_t to = gci_block_bytes(send, send == &own ? 0 : peer), from = gci_block_bytes(recv, recv == &own ? 0 : peer);
-        if ((w->s->of[peer] == w->mine) != here || (!all && !root && peer != call->root))
+        if ((w->s->of[peer] == w->mine) != here)
             continue;
         if (takes && from > above)
             gci_wide_recv(w, peer, gci_spot_at(wide_result, recv == &own ? 0 : gci_block_at(recv, peer)), from, w->may_write);

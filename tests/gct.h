@@ -37,6 +37,7 @@ enum { GCT_PLACES = 30 };
 typedef struct gct_place {
     int         ranks;
     const char *families;       /* of its hosts: "4" (NULL, too), "6" or "46" */
+    bool        cards;          /* each host has a second network card, on a network of the site's hosts alone; the same addresses in each such site */
     bool        nat;            /* the hosts' IPv4 addresses are private, and the same in each such site; rank 0 is let in at its port */
     int         nat_idle;       /* s without a packet after which the NAT forgets a connection; 0: it does not */
     bool        nat_rst;        /* it answers what it has forgotten with RST; else with silence */
@@ -51,6 +52,7 @@ enum gct_event_kind {
     GCT_KILL, GCT_KILL_HOST, GCT_STOP, GCT_CONTINUE,    /* a */
     GCT_CUT, GCT_MEND, GCT_CUT_WAY,                     /* between the hosts of a and b; from a to b only */
     GCT_CUT_SITES, GCT_MEND_SITES,
+    GCT_CUT_CARD, GCT_MEND_CARD,                        /* the second network card of a's host */
     GCT_FORGET,                                         /* the NAT of a's site forgets all */
     GCT_RESET                                           /* all connections of a and b, or those for a purpose; b -1: with anybody */
 };

@@ -68,6 +68,8 @@ static void gct_sim_happen(void *of_event, void *unused)
     case GCT_MEND:       sim_mend(a, b); break;
     case GCT_CUT_SITES:  sim_cut_sites(sim_site_of(a), sim_site_of(b)); break;
     case GCT_MEND_SITES: sim_mend_sites(sim_site_of(a), sim_site_of(b)); break;
+    case GCT_CUT_CARD:   sim_nic_cut(sim_host_nic(a, 1)); break;
+    case GCT_MEND_CARD:  sim_nic_mend(sim_host_nic(a, 1)); break;
     case GCT_FORGET:     (void)sim_nat_forget(sim_site_of(a)); break;
     case GCT_RESET:      e->job->spec->outcome->resets += sim_reset_where(p, q, gct_sim_serves, &it.purpose); break;
     }
@@ -144,7 +146,7 @@ static enum sim_verdict gct_sim_verdict(enum gct_wall wall)
     return wall == GCT_DROP ? SIM_DROP : wall == GCT_REFUSE ? SIM_REFUSE : SIM_PASS;
 }
 
-static sim_host *gct_sim_place_host(const gct_spec *spec, const gct_place *place, sim_site *site, int i, int n)
+static sim_host *gct_sim_place_host(sim *s, const gct_spec *spec, const gct_place *place, sim_site *site, int i, int n)
 {
     const char *families = place->families ? place->families : "4";
     char name[32], v4[64], v6[64];
@@ -156,6 +158,11 @@ static sim_host *gct_sim_place_host(const gct_spec *spec, const gct_place *place
     sim_host *h = sim_host_new(site, name, *families == '6' ? v6 : v4, rate);
     if (strcmp(families, "46") == 0) {
         sim_nic_address(sim_host_nic(h, 0), v6, 0);
+    }
+    if (place->cards) {
+        snprintf(name, sizeof name, "%c cards", 'a' + i);
+        snprintf(v4, sizeof v4, "10.99.%d.%d/16", n / GCT_HOSTS_PER_BYTE, n % GCT_HOSTS_PER_BYTE + 1);
+        sim_nic_new(h, "eth1", sim_net_new(s, name, gct_sim_or(spec->lan_latency, 50000)), v4, rate);
     }
     return h;
 }
@@ -220,7 +227,7 @@ static void gct_sim_places(gct_sim_job *job, int per_host, sim_host **of)
         gct_sim_place(job->s, spec, i, sites);
         for (int n = 0; n < spec->places[i].ranks && rank < spec->ranks; n++, rank++) {
             if (n % per_host == 0) {
-                of[rank] = gct_sim_place_host(spec, &spec->places[i], sites[i], i, n / per_host);
+                of[rank] = gct_sim_place_host(job->s, spec, &spec->places[i], sites[i], i, n / per_host);
                 gct_sim_walls(job->s, &spec->places[i], NULL, of[rank]);
             } else {
                 of[rank] = of[rank - 1];

@@ -41,6 +41,8 @@ fuzzer_links() {
     echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d == 0 && n == 1; }' |
         clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null
 }
+# On a machine of 64 bits that also has those of 32.
+two_widths() { [ "$(uname -m)" != x86_64 ] || echo '#include <stdio.h>' | ${CC:-cc} -m32 -E - >/dev/null 2>&1; }
 clang_tools() {
     need clang command_is_there clang
     need libclang-rt-dev fuzzer_links
@@ -55,7 +57,7 @@ case ${1:-test} in
     test) tests ;;
     fuzz) clang_tools ;;
     tidy) tidy_tools ;;
-    ci) tests; clang_tools; tidy_tools ;;
+    ci) tests; clang_tools; tidy_tools; need gcc-multilib two_widths ;;
     *) echo "need.sh: what is '$1'?" >&2; exit 2 ;;
 esac
 [ -n "$missing" ] || exit 0

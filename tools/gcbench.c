@@ -15,13 +15,15 @@
 
 static const char usage[] =
     "usage: gcrun -n N [-H HOSTFILE] gcbench [options] [OPERATION...]\n"
-    "Times operations: p2p barrier bcast scatter gather allgather alltoall reduce allreduce reduce_scatter scan exscan; without\n"
-    "any of them, all. p2p is half the time of a message there and back.\n"
+    "Times operations: p2p barrier bcast scatter gather allgather alltoall reduce allreduce reduce_scatter scan exscan, and with\n"
+    "blocks of different sizes scatterv gatherv allgatherv alltoallv reduce_scatterv; without any of them, all. p2p is half the\n"
+    "time of a message there and back.\n"
     "\n"
     "  --sizes LIST       bytes of the vector or of each block: 1,1K,64K or 1-1M (powers of 4). Default 1,1K,64K\n"
     "  --algorithms LIST  of the pool: binomial,chain@65536; all of it: all; what it takes by itself: - (default). Those that an\n"
     "                     operation does not have are left out\n"
     "  --root R           default 0; --peer R, for p2p: default the last\n"
+    "  --spread S         of different sizes the longest is S times the shortest, default 10; --sizes: the mean\n"
     "  --timing WAY       root: the root's own time, after a barrier; max: the longest of the ranks' own times, after a\n"
     "                     barrier; global (default): from one instant of a global clock until the last is through\n"
     "  --repeat A-B       at least and at most so many times, default 10-1000\n"
@@ -36,9 +38,18 @@ static const char usage[] =
     "\n"
     "Exit status: 0; 1 if the job failed; 2 for wrong usage.\n";
 
+static const struct { enum gci_coll coll; const char *name; } bench_v[BENCH_OPS - BENCH_V] = {
+    { GCI_SCATTER, "scatterv" }, { GCI_GATHER, "gatherv" }, { GCI_ALLGATHER, "allgatherv" }, { GCI_ALLTOALL, "alltoallv" },
+    { GCI_REDUCE_SCATTER, "reduce_scatterv" } };
+
+enum gci_coll bench_coll(int op)
+{
+    return op >= BENCH_V ? bench_v[op - BENCH_V].coll : (enum gci_coll)op;
+}
+
 const char *bench_op_name(int op)
 {
-    return op == BENCH_P2P ? "p2p" : gci_coll_name((enum gci_coll)op);
+    return op == BENCH_P2P ? "p2p" : op >= BENCH_V ? bench_v[op - BENCH_V].name : gci_coll_name((enum gci_coll)op);
 }
 
 static const char *const timing_names[BENCH_TIMINGS] = { "root", "max", "global" };
@@ -116,10 +127,12 @@ static int one_of(const char *text, const char *const name[], int n)
 
 static bool read_op(bench_options *o, const char *text)
 {
-    bool p2p = strcmp(text, "p2p") == 0;
-    int op = p2p ? BENCH_P2P : gci_coll_find(text, strlen(text));
-    o->op[op] = true;
-    return p2p || op < GCI_COLLS;
+    int op = 0;
+    while (op < BENCH_OPS && strcmp(text, bench_op_name(op)) != 0)
+        op++;
+    if (op < BENCH_OPS)
+        o->op[op] = true;
+    return op < BENCH_OPS;
 }
 
 /* An option with a value. */
@@ -147,6 +160,8 @@ static bool read_option(bench_options *o, const char *name, const char *value)
         return read_int(value, 0, GCI_RANKS_MAX, &o->root);
     if (strcmp(name, "--peer") == 0)
         return read_int(value, 0, GCI_RANKS_MAX, &o->peer);
+    if (strcmp(name, "--spread") == 0)
+        return read_int(value, 1, BENCH_SPREAD_MAX, &o->spread);
     if (strcmp(name, "--repeat") == 0)
         return read_repeat(o, value);
     if (strcmp(name, "--precision") == 0)
@@ -197,7 +212,7 @@ typedef struct report {
     FILE      *out;
     bool       predicted, terminal;
     bench_row *row;
-    int        rows;
+    int        rows, why;       /* why: the first errno of writing a row */
 } report;
 
 /* Says at rank 0 what this program itself could not do, and ends the job. */
@@ -220,12 +235,15 @@ static void row_done(void *user, const bench_row *row)
     report *r = user;
     if (r->terminal)
         fprintf(stderr, "\r\033[K");
-    bench_put(r->out, r->o, r->predicted, row, r->rows == 0);
+    int why = bench_put(r->out, r->o, r->predicted, row, r->rows == 0);
+    r->why = r->why ? r->why : why;
     bench_row *grown = realloc(r->row, ((size_t)r->rows + 1) * sizeof *grown);
-    if (grown) {
-        r->row = grown;
-        r->row[r->rows++] = *row;
+    if (!grown) {
+        r->why = r->why ? r->why : ENOMEM;
+        return;
     }
+    r->row = grown;
+    r->row[r->rows++] = *row;
 }
 
 static int measure(gc_comm *world, const bench_options *o, const gc_model *model)
@@ -241,8 +259,8 @@ static int measure(gc_comm *world, const bench_options *o, const gc_model *model
         bench_tail(r.out, o);
     if (writes && err == GC_OK && o->plot && bench_plot(o->plot, r.row, r.rows) < 0)
         err = refuse(world, GC_ERR_SYSTEM, o->plot, strerror(errno));
-    if (r.out != stdout && fclose(r.out) != 0 && err == GC_OK)
-        err = refuse(world, GC_ERR_SYSTEM, o->output, strerror(errno));
+    if (writes && (!tool_close(r.out) || r.why) && err == GC_OK)
+        err = refuse(world, GC_ERR_SYSTEM, o->output ? o->output : "standard output", strerror(r.why ? r.why : errno));
     free(r.row);
     return err;
 }
@@ -308,10 +326,15 @@ static int explain(gc_comm *world, const bench_options *o)
         return GC_OK;
     int err = gc_explain(world, o->explain, o->explain_bytes, o->root, NULL, 0, &needed);
     char *text = err == GC_OK ? malloc(needed) : NULL;
-    if (text && (err = gc_explain(world, o->explain, o->explain_bytes, o->root, text, needed, NULL)) == GC_OK)
-        fputs(text, stdout);
+    if (err == GC_OK)
+        err = text ? gc_explain(world, o->explain, o->explain_bytes, o->root, text, needed, NULL) : GC_ERR_NOMEM;
+    if (err < 0) {
+        free(text);
+        return tool_failed("gcbench", world, "explaining", err);
+    }
+    fputs(text, stdout);
     free(text);
-    return err < 0 ? tool_failed("gcbench", world, "explaining", err) : GC_OK;
+    return tool_close(stdout) ? GC_OK : refuse(world, GC_ERR_SYSTEM, "standard output", strerror(errno));
 }
 
 static int run(gc_comm *world, const bench_options *o)
@@ -341,8 +364,8 @@ static int run(gc_comm *world, const bench_options *o)
 
 int main(int argc, char **argv)
 {
-    static bench_options o = { .peer = -1, .least = 10, .most = 1000, .precision = 0.02, .timing = BENCH_GLOBAL, .kind = "hockney",
-                               .algorithms = "-", .size = { 1, 1024, 65536 }, .sizes = 3 };
+    static bench_options o = { .peer = -1, .spread = 10, .least = 10, .most = 1000, .precision = 0.02, .timing = BENCH_GLOBAL,
+                               .kind = "hockney", .algorithms = "-", .size = { 1, 1024, 65536 }, .sizes = 3 };
     if (!options_read(&o, argc, argv)) {
         if (!o.told)
             fputs(usage, stderr);

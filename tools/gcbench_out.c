@@ -3,6 +3,7 @@
  */
 #include "gcbench.h"
 
+#include <errno.h>
 #include <math.h>
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
@@ -16,7 +17,7 @@ void bench_head(FILE *out, const bench_options *o, bool predicted, int ranks)
         fprintf(out, "{ \"ranks\": %d, \"root\": %d, \"timing\": \"%s\", \"rows\": [", ranks, o->root, timing);
     else
         fprintf(out, "# %d ranks, root %d, timing %s; medians and their 95 %% intervals, us\n"
-                     "# %-14s %-18s %10s %6s %12s %12s %12s%s\n", ranks, o->root, timing, "operation", "algorithm", "bytes", "n",
+                     "# %-15s %-18s %10s %6s %12s %12s %12s%s\n", ranks, o->root, timing, "operation", "algorithm", "bytes", "n",
                 "median", "low", "high", predicted ? "    predicted    error" : "");
 }
 
@@ -30,7 +31,7 @@ static void bench_put_json(FILE *out, const bench_row *r, bool first)
     fprintf(out, " }");
 }
 
-void bench_put(FILE *out, const bench_options *o, bool predicted, const bench_row *r, bool first)
+int bench_put(FILE *out, const bench_options *o, bool predicted, const bench_row *r, bool first)
 {
     const char *op = bench_op_name(r->op), *algo = r->algo[0] ? r->algo : "-";
     if (o->form == BENCH_JSON) {
@@ -40,13 +41,13 @@ void bench_put(FILE *out, const bench_options *o, bool predicted, const bench_ro
                 bench_timing_name(r->op == BENCH_P2P ? BENCH_ROOT : o->timing), r->n, r->median, r->low, r->high);
         fprintf(out, r->predicted >= 0 ? "%.9g\n" : "\n", r->predicted);
     } else {
-        fprintf(out, "  %-14s %-18s %10zu %6d %12.2f %12.2f %12.2f", op, algo, r->bytes, r->n, r->median * 1e6, r->low * 1e6,
+        fprintf(out, "  %-15s %-18s %10zu %6d %12.2f %12.2f %12.2f", op, algo, r->bytes, r->n, r->median * 1e6, r->low * 1e6,
                 r->high * 1e6);
         if (predicted && r->predicted >= 0)
             fprintf(out, " %12.2f %+7.1f%%", r->predicted * 1e6, (r->predicted / r->median - 1) * 100);
         fprintf(out, "\n");
     }
-    fflush(out);
+    return fflush(out) == 0 ? 0 : errno;
 }
 
 void bench_tail(FILE *out, const bench_options *o)

@@ -7,6 +7,7 @@
  * statistics: nothing is assumed of how times are distributed.
  */
 #include "gcbench.h"
+#include "tool.h"
 
 #include <errno.h>
 #include <math.h>
@@ -31,6 +32,7 @@ typedef struct bench {
     unsigned char *send, *recv;
     int      op;
     size_t   bytes;
+    size_t  *block, *at;        /* [size] BENCH_V: of each other rank, or of each rank */
     double   sample[BENCH_SAMPLES];
 } bench;
 
@@ -58,11 +60,49 @@ static int bench_ping(bench *b)
     return err;
 }
 
+/* Sizes of mean m between 2 m / (spread + 1) and spread times that, evenly: the shortest, the longest, the next one to the
+ * shortest ... Whole numbers, so that all ranks get the same. */
+static size_t bench_block(size_t m, int spread, int i, int n)
+{
+    int place = i % 2 ? n - 1 - i / 2 : i / 2, mirror = n - 1 - place;
+    size_t low = 2 * m / ((size_t)spread + 1);
+    size_t less = n > 1 ? low + (m - low) * 2 * (size_t)(place < mirror ? place : mirror) / (size_t)(n - 1) : m;
+    return place <= mirror ? less : 2 * m - less;
+}
+
+/* Of alltoallv those that a rank sends, and gets: they are the same. Else those of all ranks. */
+static void bench_blocks(const bench *b, int rank, size_t block[], size_t at[])
+{
+    size_t end = 0;
+    for (int i = 0; i < b->size; i++) {
+        int which = bench_coll(b->op) == GCI_ALLTOALL ? (rank + i) % b->size : i;
+        block[i] = bench_block(b->bytes, b->job->o->spread, which, b->size);
+        at[i] = end;
+        end += block[i];
+    }
+}
+
+static int bench_call_v(bench *b)
+{
+    gc_comm *w = b->on;
+    size_t *block = b->block, *at = b->at, own = block[b->rank];
+    int root = b->job->o->root;
+    switch (bench_coll(b->op)) {
+    case GCI_SCATTER:        return gc_scatterv(w, b->send, block, at, b->recv, own, root);
+    case GCI_GATHER:         return gc_gatherv(w, b->send, own, b->recv, block, at, root);
+    case GCI_ALLGATHER:      return gc_allgatherv(w, b->send, own, b->recv, block, at);
+    case GCI_ALLTOALL:       return gc_alltoallv(w, b->send, block, at, b->recv, block, at);
+    default:                 return gc_reduce_scatter(w, b->send, b->recv, block, GC_UINT8, GC_SUM);
+    }
+}
+
 static int bench_call(bench *b)
 {
     gc_comm *w = b->on;
     size_t m = b->bytes;
     int root = b->job->o->root;
+    if (b->op >= BENCH_V)
+        return bench_call_v(b);
     switch (b->op) {
     case GCI_BARRIER:        return gc_barrier(w);
     case GCI_BCAST:          return gc_bcast(w, b->recv, m, root);
@@ -88,7 +128,9 @@ static int bench_buffers(bench *b)
     bool fits = most <= SIZE_MAX / 4 / (size_t)b->size;
     b->send = fits ? calloc((size_t)b->size, most) : NULL;
     b->recv = fits ? calloc((size_t)b->size, most) : NULL;
-    int32_t mine = b->send && b->recv ? GC_OK : GC_ERR_NOMEM, all;
+    b->block = calloc((size_t)b->size, 2 * sizeof *b->block);
+    b->at = b->block ? b->block + b->size : NULL;
+    int32_t mine = b->send && b->recv && b->block ? GC_OK : GC_ERR_NOMEM, all;
     int err = gc_allreduce(b->own, &mine, &all, 1, GC_INT32, GC_MIN);
     return err < 0 ? err : all;
 }
@@ -216,25 +258,88 @@ static int bench_repeat(bench *b, bench_row *row)
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
+/* The call that is timed, as that rank makes it. BENCH_V: the lists are its, and last as long as they do. */
+static gci_call bench_call_of(const bench *b, int rank, const size_t block[], const size_t at[])
+{
+    enum gci_coll coll = bench_coll(b->op);
+    gci_call call = gci_decide_example(coll, b->size, b->job->o->root, b->bytes, gci_coll_clusters(b->world));
+    call.rank = rank;
+    call.model = gci_coll_model(b->world);
+    if (b->op < BENCH_V)
+        return call;
+    const gci_blocks listed = { .bytes = block, .at = at }, none = { .bytes = NULL };
+    bool all = coll != GCI_SCATTER && coll != GCI_GATHER, has = all || rank == call.root;
+    call.send = has && coll != GCI_GATHER && coll != GCI_ALLGATHER ? listed : none;
+    call.recv = has && coll != GCI_SCATTER && coll != GCI_REDUCE_SCATTER ? listed : none;
+    call.own = block[rank];
+    call.bytes = 0;
+    call.even = false;
+    return call;
+}
+
+/* Does it first ask for sizes that not all know? Then its schedule is not known before. */
+static bool bench_asks(const gci_call *call, const char *name) { return strcmp(name, "wide") == 0 && gci_wide_asks(call); }
+
 /* By an algorithm, or by what would be taken: so from now on. false: it cannot do this. */
 static bool bench_force(bench *b, const char *name)
 {
-    gci_algo_choice forced[GCI_COLLS];
+    gci_algo_choice forced[GCI_COLLS], *how = &forced[b->op == BENCH_P2P ? 0 : bench_coll(b->op)];
     gci_env env = { .alloc = NULL };
     gci_sched sched = { .steps = 0 };
     memset(forced, 0, sizeof forced);
     b->on = name[0] ? b->by_name : b->world;
     if (!name[0])
         return true;
-    if (b->op == BENCH_P2P || !gci_choose_read_name((enum gci_coll)b->op, name, strlen(name), &forced[b->op]))
+    if (b->op == BENCH_P2P || !gci_choose_read_name(bench_coll(b->op), name, strlen(name), how))
         return false;
     gci_coll_force(b->by_name, forced);
-    gci_call call = gci_decide_example((enum gci_coll)b->op, b->size, b->job->o->root, b->bytes, gci_coll_clusters(b->world));
-    call.segment = forced[b->op].segment;
-    call.rank = b->rank;
-    int err = gci_sched_build(&env, gci_algo_find(call.coll, forced[b->op].name), forced[b->op].name, &call, &sched);
+    gci_call call = bench_call_of(b, b->rank, b->block, b->at);
+    call.segment = how->segment;
+    if (bench_asks(&call, how->name))
+        return true;
+    int err = gci_sched_build(&env, gci_algo_find(call.coll, how->name), how->name, &call, &sched);
     gci_sched_free(&env, &sched);
     return err == GC_OK;
+}
+
+/* By the schedules of all ranks, each with its own blocks. lists: [2 * size], sched: [size], empty. */
+static int bench_predict_by(const bench *b, const gci_algo_choice *how, size_t lists[], gci_sched sched[], double *seconds)
+{
+    gci_env env = { .alloc = NULL };
+    int err = GC_OK;
+    for (int r = 0; r < b->size && err == GC_OK; r++) {
+        bench_blocks(b, r, lists, lists + b->size);
+        gci_call call = bench_call_of(b, r, lists, lists + b->size);
+        call.segment = how->segment;
+        err = bench_asks(&call, how->name) ? GC_ERR_ARG
+                                           : gci_sched_build(&env, gci_algo_find(call.coll, how->name), how->name, &call, &sched[r]);
+    }
+    if (err == GC_OK)
+        err = gci_predict(&env, b->job->model, sched, NULL, seconds);
+    for (int r = 0; r < b->size; r++)
+        gci_sched_free(&env, &sched[r]);
+    return err;
+}
+
+/* Blocks of different sizes. */
+static int bench_predict_v(const bench *b, const char *name, double *seconds)
+{
+    gci_call call = bench_call_of(b, b->rank, b->block, b->at);
+    gci_algo_choice how = { .next = 0 };
+    size_t *lists = calloc((size_t)b->size, 2 * sizeof *lists);
+    gci_sched *sched = calloc((size_t)b->size, sizeof *sched);
+    int err = lists && sched && call.clusters ? GC_OK : GC_ERR_NOMEM;
+    if (err == GC_OK && name[0])
+        err = gci_choose_read_name(call.coll, name, strlen(name), &how) ? GC_OK : GC_ERR_ARG;
+    else if (err == GC_OK)
+        how = gci_coll_would_take(b->world, &call);
+    if (err == GC_OK)
+        do
+            err = bench_predict_by(b, &how, lists, sched, seconds);
+        while (err == GC_ERR_UNSUPPORTED && !name[0] && gci_choose_next(&call, &how));
+    free(lists);
+    free(sched);
+    return err;
 }
 
 static void bench_predict(const bench *b, bench_row *row)
@@ -243,7 +348,9 @@ static void bench_predict(const bench *b, bench_row *row)
     int root = b->job->o->root, peer = b->job->o->peer < 0 ? b->size - 1 : b->job->o->peer, err = GC_ERR_ARG;
     double back = 0;
     row->predicted = -1;
-    if (model && b->op != BENCH_P2P)
+    if (model && b->op >= BENCH_V)
+        err = bench_predict_v(b, row->algo, &row->predicted);
+    else if (model && b->op != BENCH_P2P)
         err = gc_predict(b->world, model, bench_op_name(b->op), row->algo[0] ? row->algo : NULL, b->bytes, root, &row->predicted);
     else if (model && (err = gc_model_p2p(model, root, peer, b->bytes, &row->predicted)) == GC_OK &&
              (err = gc_model_p2p(model, peer, root, b->bytes, &back)) == GC_OK)
@@ -272,9 +379,12 @@ static int bench_row_of(bench *b, const char *algo)
 static int bench_pool(bench *b)
 {
     int err = GC_OK;
-    for (int i = 0; gci_algo_at(i) && err == GC_OK; i++)
-        if (gci_algo_at(i)->colls >> b->op & 1 && strcmp(gci_algo_at(i)->name, "given") != 0)
-            err = bench_row_of(b, gci_algo_at(i)->name);
+    const gci_algo *algo;
+    for (int i = 0; (algo = gci_algo_at(i)) != NULL && err == GC_OK; i++) {
+        bool can = strcmp(algo->name, "given") != 0 && (!algo->by_model || gci_coll_model(b->world));
+        if (can && algo->colls >> bench_coll(b->op) & 1)
+            err = bench_row_of(b, algo->name);
+    }
     return err;
 }
 
@@ -293,6 +403,16 @@ static int bench_algorithms(bench *b)
     return err;
 }
 
+/* It is the communicator of the call that knows why. */
+static void bench_failed(const bench *b, int err)
+{
+    gc_comm *comm[] = { b->own, b->by_name, b->world };
+    int i = 0;
+    while (i < 2 && (!comm[i] || gc_last_error(comm[i], NULL, NULL, 0) != err))
+        i++;
+    tool_failed("gcbench", comm[i], "measuring", err);
+}
+
 int bench_run(const bench_job *job)
 {
     const bench_options *o = job->o;
@@ -305,6 +425,8 @@ int bench_run(const bench_job *job)
     int err = gc_comm_dup(job->world, &b->own);
     if (err == GC_OK)
         err = gc_comm_dup(job->world, &b->by_name);
+    if (err == GC_OK && gci_coll_model(job->world))
+        err = gc_model_use(b->by_name, job->model);
     if (err == GC_OK)
         err = bench_buffers(b);
     if (err == GC_OK && o->timing == BENCH_GLOBAL)
@@ -313,12 +435,17 @@ int bench_run(const bench_job *job)
         for (int i = 0; i < (op == GCI_BARRIER ? 1 : o->sizes) && o->op[op] && err == GC_OK; i++) {
             b->op = op;
             b->bytes = op == GCI_BARRIER ? 0 : o->size[i];
+            if (op >= BENCH_V)
+                bench_blocks(b, b->rank, b->block, b->at);
             err = op == BENCH_P2P && b->size < 2 ? GC_OK : bench_algorithms(b);
         }
+    if (err < 0)
+        bench_failed(b, err);
     if (b->by_name)
         gc_comm_free(b->by_name);
     if (b->own)
         gc_comm_free(b->own);
+    free(b->block);
     free(b->send);
     free(b->recv);
     free(b);

@@ -107,11 +107,12 @@ static void head_say(head *h, const char *format, ...)
 
 static void head_stop(head *h, int grace_ms);
 
-static void head_print_broken(head *h, head_print *p)
+static void head_print_broken(head *h, head_print *p, int why)
 {
     p->broken = true;
     if (p->fd != STDOUT_FILENO || h->stopping) return;
-    if (!h->status) h->status = 128 + SIGPIPE;      /* as any program whose reader has gone */
+    if (why != EPIPE) head_say(h, "standard output: %s", strerror(why));
+    if (!h->status) h->status = why == EPIPE ? 128 + SIGPIPE : 1;   /* as any program whose reader has gone */
     head_stop(h, GCRUN_GRACE_MS);
 }
 
@@ -146,7 +147,7 @@ static void head_print_work(head *h, head_print *p)
             if (poll(&ready, 1, 0) <= 0) return;
             ssize_t n = write(p->fd, p->queue.data + p->queue.start, piece);
             if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-            if (n < 0) { head_print_broken(h, p); continue; }
+            if (n < 0) { head_print_broken(h, p, errno); continue; }
             gcrun_queue_drop(&p->queue, (size_t)n);
             p->left -= (size_t)n;
         }
@@ -330,7 +331,8 @@ static void head_environment(const gcrun_options *opt, gcrun_job *job, char key[
     for (int i = 0; i < opt->envs; i++) job->env[job->envs++] = opt->env[i];
 }
 
-static bool head_node_start(head *h, head_node *node)
+/* 0, or why gcrun ends. */
+static int head_node_start(head *h, head_node *node)
 {
     const gcrun_options *opt = h->opt;
     bool local = head_is_local(opt, node->host->name);
@@ -346,7 +348,7 @@ static bool head_node_start(head *h, head_node *node)
     if (!gcrun_pipe(to) || !gcrun_pipe(from)) {
         head_say(h, "cannot make a pipe: %s", strerror(errno));
         for (int i = 0; i < 2; i++) if (to[i] >= 0) close(to[i]);
-        return false;
+        return GCRUN_EXIT_FAILED;
     }
     gcrun_spawn spawn = { .argv = argv, .envp = environ, .fd = { to[0], from[1], STDERR_FILENO }, .keep = -1,
                           .inherit = &h->inherit };
@@ -359,7 +361,7 @@ static bool head_node_start(head *h, head_node *node)
     gcrun_nonblock(node->from);
     if (pid < 0) head_say(h, "cannot run %s'%s': %s", local ? "" : "the agent ", argv[0], strerror(-pid));
     node->pid = pid < 0 ? 0 : pid;
-    return pid >= 0;
+    return pid < 0 ? GCRUN_EXIT_NO_PROGRAM : 0;
 }
 
 /* Nobody at the other ends of its tunnelled connections may wait for it. */
@@ -729,10 +731,11 @@ static void head_launch(head *h)
         node->first = job.first = first;
         job.count = opt->host[i].slots;
         job.cluster = opt->host[i].cluster;
-        if (!head_node_start(h, node)) {
+        int failed = head_node_start(h, node);
+        if (failed) {
             head_close(node);
             node->done = true;
-            head_fatal(h, GCRUN_EXIT_NO_PROGRAM);
+            head_fatal(h, failed);
             break;
         }
         gcrun_job_put(&node->out, &job);

@@ -7,6 +7,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "tool.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,8 +235,10 @@ static int run(gc_comm *world, const topo_options *o)
     for (int s = 0; s < SUBJECTS && err == GC_OK; s++)
         if (o->subject[s])
             err = show(world, s, o->dot != NULL, out);
-    if (out != stdout && fclose(out) != 0 && err == GC_OK)
-        err = GC_ERR_SYSTEM;
+    if (gc_rank(world) == 0 && !tool_close(out) && err == GC_OK) {
+        fprintf(stderr, "gctopo: %s: %s\n", out == stdout ? "standard output" : o->dot, strerror(errno));
+        return GC_ERR_SYSTEM;
+    }
     return err == GC_OK ? GC_OK : tool_failed("gctopo", world, "gathering", err);
 }
 

@@ -277,6 +277,44 @@ static void test_forced(void **state)
     run_algorithm(RANKS, forced_main, "bcast:chain");
 }
 
+/* How many messages rank 0 sends in a broadcast. */
+static int sends_at_the_root(gc_comm *world, int wanted)
+{
+    gc_stats before = { .size = sizeof before }, after = { .size = sizeof after };
+    uint8_t byte = 1;
+    gct_ok(gc_get_stats(world, &before));
+    gct_ok(gc_bcast(world, &byte, 1, 0));
+    gct_ok(gc_get_stats(world, &after));
+    int sent = (int)(after.messages - before.messages);
+    gct_require(gc_rank(world) != 0 || sent == wanted, "%d messages, not %d", sent, wanted);
+    return 0;
+}
+
+/* Trees are made for the model in use: another one, another tree; none, and the rules say what is taken. */
+static int trees_main(gc_comm *world, int rank, int size, void *arg)
+{
+    gc_model *latency, *sends;
+    (void)rank, (void)arg;
+    GCT_TRY(model_new(size, "1", "1e-6", &latency));
+    GCT_TRY(model_new(size, "1e-9", "1", &sends));
+    GCT_TRY(everything(world));
+    gct_ok(gc_model_use(world, latency));
+    GCT_TRY(everything(world) | sends_at_the_root(world, size - 1));     /* what is cached now is of no use then: */
+    gct_ok(gc_model_use(world, sends));
+    GCT_TRY(sends_at_the_root(world, 1) | everything(world));
+    gct_ok(gc_model_use(world, NULL));
+    gc_model_free(latency);
+    gc_model_free(sends);
+    return everything(world);
+}
+
+static void test_trees(void **state)
+{
+    (void)state;
+    run_algorithm(RANKS, trees_main, "bcast:prim-ready,scatter:traeff,gather:binomial-nearest,reduce:prim-ahead@8192");
+    run_algorithm(11, trees_main, "bcast:prim-ready,scatter:prim-ahead,gather:traeff@100,reduce:prim");
+}
+
 /* Reads what was saved, with one text replaced by another and a line more. */
 static int edited(const char *path, const char *from, const char *to, const char *more, gc_model **model)
 {
@@ -406,7 +444,7 @@ int main(void)
         cmocka_unit_test(test_use),
         cmocka_unit_test(test_between_sites),
         cmocka_unit_test(test_marked),
-        cmocka_unit_test(test_forced), cmocka_unit_test(test_saved),
+        cmocka_unit_test(test_forced), cmocka_unit_test(test_trees), cmocka_unit_test(test_saved),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_option),
         cmocka_unit_test(test_bad_option),

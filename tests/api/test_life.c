@@ -198,7 +198,8 @@ static const struct bad_value { const char *name, *value; int code; } bad_values
     { "LINK_DENSITY", "-0.1", GC_ERR_CONFIG }, { "LINK_DENSITY", "half", GC_ERR_CONFIG }, { "MAX_LINKS", "5", GC_OK },
     { "MAX_LINKS", "0", GC_ERR_CONFIG }, { "MAX_LINKS", "1.5", GC_ERR_CONFIG }, { "MAX_LINKS", "2000000", GC_ERR_CONFIG },
     { "DIRECT", "0", GC_OK }, { "DIRECT", "1", GC_OK }, { "DIRECT", "no", GC_ERR_CONFIG }, { "DIRECT", "-1", GC_ERR_CONFIG },
-    { "MODEL", "/no/such/file", GC_ERR_CONFIG }, { "ORDER", "rank", GC_OK }, { "ORDER", "rnak", GC_ERR_CONFIG }, { "STALL", "60", GC_ERR_UNSUPPORTED },
+    { "MODEL", "/no/such/file", GC_ERR_CONFIG }, { "ORDER", "rank", GC_OK }, { "ORDER", "rnak", GC_ERR_CONFIG }, { "STALL", "60", GC_OK },
+    { "STALL", "-1", GC_ERR_CONFIG }, { "STALL", "0", GC_OK },
     { "STREAMS", "2", GC_OK }, { "STREAMS", "64", GC_OK }, { "STREAMS", "0", GC_ERR_CONFIG }, { "STREAMS", "65", GC_ERR_CONFIG },
     { "STREAMS", "many", GC_ERR_CONFIG },
     { "RANK", "x", GC_ERR_CONFIG }, { "RANK", "-1", GC_ERR_CONFIG }, { "RANK", "0", GC_ERR_CONFIG },
@@ -290,19 +291,19 @@ static void test_bad_options(void **state)
         if (code != GC_ERR_CONFIG || strlen(text) < 10)
             fail_msg("options %d: %s: '%s'", i, gc_strerror(code), text);
     }
-    gc_options later = init;
+    gc_options wrong = init;
     char text[TEXT];
-    later.stall = 60;
-    assert_int_equal(GC_ERR_UNSUPPORTED, try_alone(&later, text, NULL));
+    wrong.stall = -60;
+    assert_int_equal(GC_ERR_CONFIG, try_alone(&wrong, text, NULL));
     assert_non_null(strstr(text, "GRIDCOMM_STALL"));
     char tiny[8] = "1234567";           /* an error text that is too small is cut, with its end */
     gc_comm *world;
-    later.error_text = tiny;
-    later.error_text_size = 5;
-    assert_int_equal(GC_ERR_UNSUPPORTED, gc_init(&world, &later));
+    wrong.error_text = tiny;
+    wrong.error_text_size = 5;
+    assert_int_equal(GC_ERR_CONFIG, gc_init(&world, &wrong));
     assert_true(strlen(tiny) == 4 && tiny[5] == '6');
-    later.error_text_size = 0;
-    assert_int_equal(GC_ERR_UNSUPPORTED, gc_init(&world, &later));
+    wrong.error_text_size = 0;
+    assert_int_equal(GC_ERR_CONFIG, gc_init(&world, &wrong));
 }
 
 /* ---- a job that does not become complete ----------------------------------------------------------------------------- */

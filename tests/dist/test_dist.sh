@@ -38,6 +38,8 @@ all_gc() { # what the header declares is what the object has
 }
 for cc in gcc clang; do
     command -v $cc >/dev/null || continue
+    [[ $cc == gcc ]] && echo '#include <stdio.h>' | $cc -m32 -E - >/dev/null 2>&1 &&
+        check "$cc, all warnings, 32 bits" $cc -m32 -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -c gridcomm.c -o 32.o
     check "$cc, two files, no option" $cc app.c gridcomm.c -lpthread -o app-$cc
     check "$cc: a world of one runs" timeout 20 ./app-$cc
     check "$cc, all warnings" $cc -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -c gridcomm.c -o $cc.o

@@ -12,9 +12,10 @@ static void check(const gc_model *m)
 {
     must(m->ranks > 0 && m->classes > 0 && m->classes <= m->ranks && m->hosts <= m->ranks && m->sites <= m->classes);
     for (int i = 0; i < m->ranks; i++) {
-        double seconds = gci_model_p2p(m, 0, i, 1000), busy = gci_model_busy(m, i, 0, 0);
+        double seconds = gci_model_p2p(m, 0, i, 1000);
+        int64_t ticks = gci_model_ticks(m, 0, i, SIZE_MAX / 2), busy = gci_model_busy_ticks(m, i, 0, 0);
         must(m->class_of[i] >= 0 && m->class_of[i] < m->classes && m->host_of[i] >= 0 && m->host_of[i] < m->hosts);
-        must(seconds >= 0 && seconds < 1e30 && busy >= 0 && busy < 1e30);
+        must(seconds >= 0 && seconds < 1e30 && ticks >= 0 && ticks <= GCI_TICKS_MOST && busy >= 0 && busy <= GCI_TICKS_MOST);
     }
     for (int i = 0; i < m->classes; i++)
         must(m->site_of[i] >= 0 && m->site_of[i] < m->sites && m->nic[i].out >= 0 && m->within[i].latency >= 0);

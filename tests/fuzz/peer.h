@@ -642,6 +642,8 @@ static inline void peer_say(peer *p, const gci_packet *k)
         s->asked_back = false;
         s->matched |= !(k->flags & GCI_FLAG_BACK);
     }
+    if (k->type == GCI_GRANT && (!peer_wire(p)->resumed || peer_wire(p)->epoch != p->epoch))
+        p->forged = true;               /* before it has heard the RESUME, with which the ledger forgets grants */
     if (k->type == GCI_ASK && k->total > 0)
         p->forged = true;               /* granted early, perhaps before it begins: which one is the library's to find */
 }

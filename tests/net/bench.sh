@@ -1,12 +1,14 @@
 #!/bin/bash
 # bench.sh [BUILD]: gridcomm beside bare TCP and beside two MPIs, over relays and through a crowded switch port, as ratios, on
-# test beds (root). ONLY=overlay runs the rows whose name has that word.
+# test beds (root); in the end what models predict and choose (bench_model.sh, an hour or two). ONLY=overlay runs the rows whose
+# name has that word, ONLY=-models those whose name has not.
 # SPDX-License-Identifier: MIT
 #
 # The two sides of a ratio run in turns, A B A B ..., and a row shows the median of the ratios of neighbours with the least
 # and the greatest; budgets are those of the design. Ends with 0 unless something could not be measured; whether the
 # budgets hold is what the table says.
 set -u
+caller=$PWD
 cd "$(dirname "$0")/../.." || exit 1
 export BED_BUILD
 BED_BUILD=$(realpath "${1:-build}")
@@ -59,7 +61,7 @@ tabulate() { # what, operator, budget, file of pairs: the row of a ratio
     range=$(awk '{ print $1 / $2 }' "$4" | sort -g | sed -n '1p;$p' | xargs printf '%.2f .. %.2f')
     row "$1" "$a" "$b" "$r" "$range" "$2 $3" "$(verdict "$r" "$2" "$3")"
 }
-wanted() { [ -z "$ONLY" ] || [[ $1 == *$ONLY* ]]; }
+wanted() { if [[ $ONLY == -?* ]]; then [[ $1 != *${ONLY#-}* ]]; else [[ $1 == *$ONLY* ]]; fi; }
 
 ratio() { # what, operator, budget, gridcomm's command, the other's
     wanted "$1" || return
@@ -107,7 +109,7 @@ far_bare() { # pingpong|stream, BYTES
 beside() { # what, estimated, bare
     local r
     r=$(awk -v a="$2" -v b="$3" 'BEGIN { print a / b }')
-    row "$1" "$2" "$3" "$(printf '%.3f' "$r")" '' '+- 0.05' "$(verdict "$(awk -v r="$r" 'BEGIN { print r > 1 ? r - 1 : 1 - r }')" '<=' 0.05)"
+    row "$1" "$2" "$3" "$(printf '%.3f' "$r")" '' '+- 0.05' "$(verdict "$(awk -v r="$r" 'BEGIN { print (r > 1 ? r - 1 : 1 - r) }')" '<=' 0.05)"
 }
 estimation() {
     local what='estimation of 16 hosts in 4 clusters, s' bytes=65536 took alpha beta half rate
@@ -134,6 +136,28 @@ estimation() {
 selection() { # choices|collisions, what, budget: of pure computing, in ms of CPU time
     wanted "$2" || return
     single "$2" "$("$tools/addrsel" "$1" 2>>"$work/err")" '<=' "$3" ''
+}
+
+# ---- memory by the allocator hook, and the library's text; jobs on the simulated network fit into one process ----
+memory() { # RANKS, sim|real
+    local what="memory, $1 ranks, $2" stage most budget links
+    wanted "$what" || return
+    if [ "$2" = sim ]; then
+        timeout 1800 "$tools/memory" "$1"
+    else
+        timeout 300 "$gcrun" -n "$1" "$tools/memory" | sed 's/^\[0\] //'
+    fi >"$work/memory" 2>>"$work/err"
+    [ "$(grep -c ';' "$work/memory")" = 4 ] || { lost "$what"; return; }
+    while IFS='; ' read -r stage most budget links; do
+        row "$what: $stage, KiB" $((most / 1024)) $((budget / 1024)) "$(awk "BEGIN { printf \"%.3f\", $most / $budget }")" \
+            "$links connections" '<= 1.00' "$(verdict "$most" '<=' "$budget")"
+    done < <(sed 's/all to all/all-to-all/' "$work/memory")
+}
+text_size() {
+    local what='text of the library, KiB' bytes
+    wanted "$what" || return
+    bytes=$(size "$BED_BUILD/libgridcomm.a" | awk 'NR > 1 { n += $1 } END { print n }')
+    single "$what" "$((bytes / 1024))" '<=' 256 'as it was compiled'
 }
 
 # ---- over relays: hosts in a row, each linked to the next alone, at 1 Gbit/s ----
@@ -338,6 +362,9 @@ start_time
 estimation
 selection choices 'address selection, 1,000 peers of 16 NICs, ms' 20
 selection collisions 'collision table of 10,000 hosts, ms' 50
+memory 64 real
+for ranks in 64 256 1024; do memory $ranks sim; done
+text_size
 beside_mpi openmpi
 beside_mpi mpich
 ! wanted 'MPI layer' || "$BED_BUILD/tests/net/mpi_cost" || failed=1
@@ -350,4 +377,6 @@ two_nics '1 Gbit/s + 100 Mbit/s' eth0 eth2
 cut_nic
 for bytes in 1000 10000 65536 262144; do incast gather $bytes; done
 for bytes in 1000 10000; do incast alltoall $bytes; done
+bench_model=$PWD/tests/net/bench_model.sh
+! wanted 'models' || (cd "$caller" && bash "$bench_model" "$BED_BUILD") || failed=1
 exit $failed

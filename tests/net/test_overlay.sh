@@ -164,7 +164,7 @@ lose() { # NAME RANKS SECONDS HOST...: a job in which the processes on these hos
 lost_text='a peer died or left'        # GC_ERR_PEER
 fared() { # A B ok|lost: all ranks of list A with all of B; ok: they went on after the loss
     awk -v left="$1" -v right="$2" -v want="$3" -v text="$lost_text" '
-        { how[$1, $2] = $3; later[$1, $2] = $5; line = $0; sub(/^[^ ]+ [^ ]+ [^ ]+ [^ ]+ /, "", line); why[$1, $2] = line }
+        { how[$1, $2] = $3; later[$1, $2] = $5; line = $0; sub(/^[^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ /, "", line); why[$1, $2] = line }
         END { n = split(left, l); m = split(right, r)
               for (i = 1; i <= n; i++) for (k = 1; k <= m; k++) {
                   a = l[i]; b = r[k]

@@ -146,6 +146,24 @@ met 6 GC_ERR_ABORTED "\\(2\\|-1\\)" "${since:-0}" $abort_ms
 [ "$(grep -c 'met .* code 42$' out)" -ge 4 ] || wrong 'the code is not told'
 want_status 3; want_nothing_left; end
 
+# ---- who waits for whom
+
+export GRIDCOMM_STALL=0.5
+begin 'GRIDCOMM_STALL: five ranks that wait say so, and that it is over'
+job 6 abort; lines 6 ready
+until_true 10 '[ "$(grep -c "stall: nothing has moved" err)" -ge 7 ]' || wrong "$(wc -l <err) lines are said"
+touch go; finish 10
+said() { grep -q "gridcomm\\[$1\\]: stall: $2" err || wrong "rank $1 does not say: $2"; }
+said 0 'nothing has moved for 0\.[5-9] s: receive, tag 0, .* from rank 1 on .*: no message yet$'
+said 0 'rank 0 waits for rank 1, which waits for rank [0-9] (\(receive\|send\) of barrier '
+said 3 '.* send, tag 0, .* to rank 1 on .*: waits for its receive$'
+said 3 'way to rank 1 on .*: a link of its own, unix[:0-9]*; that host answers; no rank has missed rank 1$'
+said 4 '.* gc_probe, tag 0, from any rank: no message yet$'
+said 5 '.* barrier 1 of 6 ranks by .* steps are done$'
+said 1 'over, after '
+want_status 3; want_nothing_left; end
+unset GRIDCOMM_STALL
+
 # ---- starting by hand
 
 free_port() { # of those below the range from which the kernel takes them for others

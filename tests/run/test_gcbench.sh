@@ -10,6 +10,9 @@ run() { # RANKS, arguments...; few repetitions
     timeout -k 5 100 "$build/gcrun" --no-prefix -n "$ranks" "$build/gcbench" --repeat 3-5 --seconds 2 "$@" >out 2>err </dev/null
 }
 
+run 2 --sizes 900G bcast; status=$?
+check 'why it has failed' eval '[ $status -eq 1 ] && grep -q "^gcbench: rank 0: measuring: out of memory$" err'
+
 # A model of three ranks on hosts of their own.
 {
     printf 'gridcomm-model 1\nkind hockney\nheader 48\neager 0\nreduce 0\ncopy 0\n'
@@ -19,7 +22,7 @@ run() { # RANKS, arguments...; few repetitions
 } >model
 
 run 3; status=$?
-check 'everything, by default' eval '[ $status -eq 0 ] && counts "^  " 34 && has "^# 3 ranks, root 0, timing global"'
+check 'everything, by default' eval '[ $status -eq 0 ] && counts "^  " 49 && has "^# 3 ranks, root 0, timing global"'
 check 'messages, too' has '^  p2p  *-  *65536  *[345] '
 for way in root max global; do
     run 2 --timing $way --form csv --sizes 8 bcast; status=$?
@@ -40,6 +43,13 @@ check 'it looks after each, not now and then' eval '[ $status -eq 0 ] && awk -F,
 run 3 --model model --sizes 1 --plot picture.svg --output table bcast p2p; status=$?
 check 'predicted beside measured' eval '[ $status -eq 0 ] && [ ! -s out ] && grep -q "^  p2p .* 1000.39  *[+-][0-9.]*%$" table'
 check 'a picture' eval 'grep -q "<svg" picture.svg && grep -q "</svg>" picture.svg && grep -q ">bcast</text>" picture.svg && [ "$(grep -c "<polyline" picture.svg)" -eq 4 ]'
+# Of 3 blocks of mean 100 KiB the shortest is 2/11 of that, and is the root's own; the others go out one after the other.
+run 3 --model model --sizes 100K --form csv scatterv gatherv allgatherv alltoallv reduce_scatterv; status=$?
+check 'blocks of different sizes, and predicted' eval '[ $status -eq 0 ] && counts "^[a-z_]*v,,102400,.*,0.00[0-9.]*$" 5 && counts "^\(scatter\|gather\)v,.*,0.003309424$" 2'
+run 3 --model model --sizes 100K --spread 1 --form csv scatterv; status=$?
+check 'a spread of 1: none' eval '[ $status -eq 0 ] && has "^scatterv,,.*,0.002639168$"'
+run 7 --algorithms all,pairwise@1 --sizes 1,1000 --spread 1000 --form csv scatterv alltoallv; status=$?
+check 'by those algorithms that can' eval '[ $status -eq 0 ] && counts "^scatterv,flat," 2 && counts "^alltoallv,pairwise," 2 && ! has bruck && ! has binomial'
 run 3 --model model --form json --sizes 1,1K gather barrier; status=$?
 check 'JSON' eval '[ $status -eq 0 ] && counts "predicted_s" 3'
 if command -v python3 >/dev/null; then
@@ -72,12 +82,19 @@ check 'a model that is not there' eval '[ $status -eq 1 ] && grep -q "/nonexiste
 run 2 --root 2 bcast; status=$?
 check 'a root that is not there' [ $status -eq 1 ]
 
+"$build/gcbench" --sizes 1 --repeat 3 bcast >/dev/full 2>err; status=$?
+check 'no room for standard output' eval '[ $status -eq 1 ] && grep -q "gcbench: standard output: " err'
+for to in --output --plot; do
+    "$build/gcbench" --sizes 1 --repeat 3 $to /dev/full bcast >out 2>err; status=$?
+    check "no room for $to" eval '[ $status -eq 1 ] && grep -q "gcbench: /dev/full: " err'
+done
+
 "$build/gcbench" --help >out 2>err; status=$?
 check 'help' eval '[ $status -eq 0 ] && has "usage: gcrun"'
 "$build/gcbench" --sizes 1 --repeat 3 --form csv >out 2>err; status=$?
-check 'a world of one' eval '[ $status -eq 0 ] && counts . 12'
+check 'a world of one' eval '[ $status -eq 0 ] && counts . 17'
 for wrong in '--nonsense' '--sizes' '--sizes x' '--sizes 1,x' '--sizes 1-' '--sizes 99999999999999999999' '--repeat 0' '--repeat 5-3' '--repeat x' \
-    '--timing never' '--form xml' '--precision 2' '--seconds 0' '--explain bcast' '--explain bcast x' '--root -1' 'cast'; do
+    '--timing never' '--form xml' '--precision 2' '--seconds 0' '--explain bcast' '--explain bcast x' '--root -1' '--spread 0' '--spread 1001' '--spread x' 'cast' 'bcastv'; do
     "$build/gcbench" $wrong >out 2>err; status=$?
     check "wrong: $wrong" [ $status -eq 2 ]
 done

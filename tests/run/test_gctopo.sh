@@ -61,4 +61,8 @@ check 'help' eval '[ $status -eq 0 ] && has "usage: gcrun"'
 check 'wrong usage' [ $status -eq 2 ]
 "$build/gctopo" --links --dot /nonexistent/picture >out 2>err; status=$?
 check 'a file that cannot be written' [ $status -eq 1 ]
+"$build/gctopo" --clusters --dot /dev/full >out 2>err; status=$?
+check 'no room for a picture' eval '[ $status -eq 1 ] && grep -q "/dev/full: No space left" err'
+"$build/gctopo" --clusters >/dev/full 2>err; status=$?
+check 'no room for standard output' eval '[ $status -eq 1 ] && grep -q "standard output: No space left" err'
 close

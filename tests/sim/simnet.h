@@ -115,6 +115,7 @@ void      sim_host_strict(sim_host *, bool on);         /* rp_filter 1: IPv4 tha
 void      sim_host_gate(sim_host *, uint64_t gate);     /* what gate() says; else a number per site, 0 without a default route */
 /* Both directions. latency is that of the whole path between hosts of two sites; each direction has its own rate. */
 void      sim_wan(sim_site *, sim_site *, int64_t latency, int64_t rate);
+void      sim_wan_one_way(sim_site *from, sim_site *to, int64_t latency, int64_t rate);
 void      sim_wan_queue(sim_site *, sim_site *, size_t bytes);                  /* 64 KiB: senders are slowed down beyond it */
 void      sim_uplink(sim_site *, int64_t rate);                                 /* all that leaves, and all that enters */
 /* sites named a, b, ...; hosts a1, a2, ... with 10.1.0.1/16 ...; hosts in one array, site by site; free() it. */

@@ -142,7 +142,7 @@ static sim_wide *sim_wide_find(const sim_site *from, const sim_site *to)
     return w;
 }
 
-static void sim_wan_one_way(sim_site *from, sim_site *to, int64_t latency, int64_t rate)
+void sim_wan_one_way(sim_site *from, sim_site *to, int64_t latency, int64_t rate)
 {
     sim_wide *w = sim_wide_find(from, to);
     if (!w) {

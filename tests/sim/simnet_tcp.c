@@ -417,8 +417,9 @@ static void sim_arrived(sim *s, sim_segment *seg)
 {
     sim_pipe *p = seg->pipe;
     sim_sock *to = p->to;
-    if (to->state == SIM_CLOSED) {
-        if (seg->kind == SIM_DATA) {
+    if (to->state == SIM_CLOSED || to->got_rst) {
+        if (seg->kind == SIM_DATA) {        /* each time: an earlier answer may have been lost */
+            to->out.broken = false;
             sim_send_rst(s, to);
         } else if (seg->kind == SIM_RST) {
             sim_pipe_break(&to->out);
@@ -428,7 +429,7 @@ static void sim_arrived(sim *s, sim_segment *seg)
     } else if (seg->kind == SIM_FIN) {
         to->got_fin = s->tuning.planted != SIM_PLANT_FIN_LOST;
         sim_touch(&to->file);
-    } else if (!to->got_rst) {
+    } else {
         sim_after(s, to->out.path.latency, sim_acknowledged, p, (int64_t)seg->bytes);
         seg = sim_mangle(s, &p, seg);
         if (seg) {
@@ -446,6 +447,17 @@ static void sim_disown(sim *s, void *what, int64_t unused)
     sim_sock_reset(k);
 }
 
+/* What was answered by a reset that got lost is sent again, and answered again. */
+static void sim_answer_again(sim *s, void *what, int64_t unused)
+{
+    sim_sock *k = what;
+    (void)unused;
+    if (k->peer && k->peer->state == SIM_UP && !k->peer->got_rst) {
+        k->out.broken = false;
+        sim_send_rst(s, k);
+    }
+}
+
 static void sim_deliver_fire(sim *s, sim_event *e)
 {
     sim_segment *seg = (sim_segment *)e;
@@ -461,6 +473,8 @@ static void sim_deliver_fire(sim *s, sim_event *e)
         sim_arrived(s, seg);
     } else if (seg->kind != SIM_RST && sim_disowned(p->from->opener)) {
         sim_after(s, p->path.latency, sim_disown, p->from, 0);
+    } else if (seg->kind == SIM_RST && p->to->out.unacked) {
+        sim_after(s, sim_retry_at(s, &p->to->out, p->to->heard) - s->now, sim_answer_again, p->from, 0);
     } else if (seg->kind != SIM_RST && !p->broken) {
         p->stuck_since = p->stuck ? p->stuck_since : s->now - p->path.latency;    /* when it was sent, about */
         p->stuck = true;

@@ -49,10 +49,7 @@ static bool measure_forced(const bounds_net *net, int k, bounds_cell cells[CELLS
         }
     }
     if (any) {
-        bounds_net plain = *net;
-        plain.model = NULL;
-        plain.uses_model = false;
-        measure(plain, algo, has, cells);
+        measure(*net, algo, has, cells);
     }
     return any;
 }

@@ -334,7 +334,8 @@ static void check_epochs(job *j)
         check(j, s->graph == first->graph && s->edges == first->edges, "rank %d has another graph than rank %d", r, first->rank);
         for (int i = 0; i < s->count; i++) {
             const gci_news *n = &s->news[i];
-            bool loss = n->kind == GCI_NEWS_DEAD || n->kind == GCI_NEWS_LEFT || n->kind == GCI_NEWS_DOWN;
+            bool loss = n->kind == GCI_NEWS_DEAD || n->kind == GCI_NEWS_LEFT || n->kind == GCI_NEWS_DOWN
+                        || n->kind == GCI_NEWS_UP;
             losses += loss;
             check(j, n->epoch >= epoch && n->epoch <= epoch + (n->kind == GCI_NEWS_EPOCH ? NEWS_MAX : loss),
                   "rank %d: epoch %d after %d", r, n->epoch, epoch);
@@ -788,6 +789,80 @@ static void test_told_meanwhile(void **state)
     end_job(j);
 }
 
+/* What the second rank writes fails for ever from 2 s on, as if its connections were reset, though it still hears the others. Nobody
+ * waits for what it had to say: the others take it for dead in time. */
+static struct { gci_sys real; sim_proc *proc; int64_t from; bool naps; } unsaid;
+
+static ssize_t send_fails(gci_sys *sys, int fd, const struct iovec *v, int n)
+{
+    bool late = sys->now(sys) >= unsaid.from;
+    if (late && unsaid.naps)
+        sim_sleep(unsaid.proc, 50 * GCI_NS_PER_MS);
+    return late && !unsaid.naps ? -ECONNRESET : unsaid.real.send(sys, fd, v, n);
+}
+
+static void fail_sends(job *j, int rank, int64_t from, bool naps)
+{
+    gci_sys *sys = sim_sys(j->rank[rank].proc);
+    unsaid.real = *sys, unsaid.proc = j->rank[rank].proc, unsaid.from = from, unsaid.naps = naps;
+    sys->send = send_fails;
+}
+
+static void live_unsaid(rank_state *r)
+{
+    sim_sleep(r->proc, 3 * GCI_SECOND - r->started);
+    gci_control_notify(r->control, &(gci_notice){ .kind = 1, .origin = (uint32_t)r->rank });
+    sim_sleep(r->proc, 3 * PEER_S * GCI_SECOND);
+}
+
+static void test_unsaid(void **state)
+{
+    sim_host *host[RANKS_MAX];
+    job *j = small_job(1, 3, live_unsaid, host);
+    (void)state;
+    fail_sends(j, 1, 2 * GCI_SECOND, false);
+    run(j);
+    check_started(j, GCI_SECOND);
+    for (int r = 0; r < 3; r += 2) {
+        const rank_state *s = &j->rank[r];
+        check(j, count_news(s, GCI_NEWS_DEAD, -1) == 1 && count_news(s, GCI_NEWS_DEAD, 1) == 1, "rank %d: %d deaths, %d of rank 1", r,
+              count_news(s, GCI_NEWS_DEAD, -1), count_news(s, GCI_NEWS_DEAD, 1));
+        for (int i = 0; i < s->count; i++)
+            check(j, s->news[i].kind != GCI_NEWS_DEAD || s->at[i] < (4 + PEER_S) * GCI_SECOND, "rank %d heard after %lld ms", r,
+                  (long long)(s->at[i] / GCI_NS_PER_MS));
+    }
+    end_job(j);
+}
+
+/* The other rank says something, its connections are reset and it dies while this one is about to write: what was said counts,
+ * although the write fails. */
+static void live_last_words(rank_state *r)
+{
+    sim_sleep(r->proc, 3 * GCI_SECOND - r->started + r->rank * 10 * GCI_NS_PER_MS);
+    gci_control_notify(r->control, &(gci_notice){ .kind = GCI_NOTICE_MISMATCH, .origin = (uint32_t)r->rank });
+    sim_sleep(r->proc, 3 * PEER_S * GCI_SECOND);
+}
+
+static void reset_and_kill(void *a, void *b)
+{
+    (void)sim_reset_between(a, b);
+    sim_kill_proc(b);
+}
+
+static void test_last_words(void **state)
+{
+    sim_host *host[RANKS_MAX];
+    job *j = small_job(1, 2, live_last_words, host);
+    const rank_state *s = &j->rank[0];
+    (void)state;
+    fail_sends(j, 0, 3 * GCI_SECOND, true);
+    sim_at(j->sim, 3020 * (int64_t)GCI_NS_PER_MS, reset_and_kill, j->rank[0].proc, j->rank[1].proc);
+    run(j);
+    check(j, count_news(s, GCI_NEWS_NOTICE, -1) == 1 && count_news(s, GCI_NEWS_DEAD, 1) == 1, "%d notices, %d deaths",
+          count_news(s, GCI_NEWS_NOTICE, -1), count_news(s, GCI_NEWS_DEAD, 1));
+    end_job(j);
+}
+
 /* The network is away for a while, and the kernel takes its time to send again what was lost then. The peer cannot prove a fresh
  * connection, because it is stopped; but that its host takes one tells that it lives. */
 static void live_behind_gap(rank_state *r)
@@ -1163,6 +1238,145 @@ static void test_behind(void **state)
     end_job(j);
 }
 
+static int count_verdicts(const rank_state *r, uint32_t on)
+{
+    int count = 0;
+    for (int i = 0; i < r->count; i++)
+        count += r->news[i].kind == GCI_NEWS_NOTICE && r->news[i].notice.kind == GCI_NOTICE_LOST && r->news[i].notice.word[0] == on;
+    return count;
+}
+
+/* Each rank hears each verdict once. */
+static void check_verdicts(job *j, int from)
+{
+    for (int r = 0; r < j->n; r++) {
+        check(j, j->rank[r].code == GC_OK, "rank %d: %d %s", r, j->rank[r].code, j->rank[r].text);
+        for (int on = 0; on < j->n; on++)
+            check(j, count_verdicts(&j->rank[r], (uint32_t)on) == (r != from), "rank %d has heard %d verdicts on rank %d", r,
+                  count_verdicts(&j->rank[r], (uint32_t)on), on);
+    }
+}
+
+static void condemn_all(rank_state *r)
+{
+    for (int on = 0; on < r->job->n; on++) {
+        int err = gci_control_notify(r->control, &(gci_notice){ GCI_NOTICE_LOST, (uint32_t)r->rank, { (uint32_t)on, 8 } });
+        check(r->job, err == GC_OK, "a verdict on rank %d: %s", on, gc_strerror(err));
+    }
+}
+
+/* A rank has no memory at all when it says whom it has given up. */
+static void live_condemning(rank_state *r)
+{
+    sim_sleep(r->proc, GCI_SECOND);
+    if (r->rank == 1) {
+        sim_alloc_fail(r->proc, 1);
+        condemn_all(r);
+        sim_sleep(r->proc, GCI_SECOND / 10);
+        sim_alloc_fail(r->proc, 0);
+        condemn_all(r);
+    }
+    sim_sleep(r->proc, 3 * GCI_SECOND);
+}
+
+static void test_verdicts_without_memory(void **state)
+{
+    job *j = small_job(2, 4, live_condemning, NULL);
+    (void)state;
+    run(j);
+    check_verdicts(j, 1);
+    end_job(j);
+}
+
+/* A rank is stopped; behind a verdict come more notices than are kept for it. */
+static void live_behind_verdict(rank_state *r)
+{
+    sim_sleep(r->proc, GCI_SECOND - r->started);
+    for (uint32_t i = 0; r->rank != 2 && i < 40; i++)       /* these fill what it may be behind */
+        gci_control_notify(r->control, &(gci_notice){ GCI_NOTICE_MISMATCH, (uint32_t)r->rank, { i } });
+    sim_sleep(r->proc, GCI_SECOND / 10);
+    if (r->rank == 0)
+        condemn_all(r);
+    sim_sleep(r->proc, GCI_SECOND / 10);
+    for (uint32_t i = 0; r->rank != 2 && i < GCI_NOTICES_KEPT; i++)
+        gci_control_notify(r->control, &(gci_notice){ GCI_NOTICE_MISMATCH, (uint32_t)r->rank, { i } });
+    sim_sleep(r->proc, 25 * GCI_SECOND);
+}
+
+static void test_behind_verdict(void **state)
+{
+    job *j = small_job(2, 3, live_behind_verdict, NULL);
+    (void)state;
+    sim_stop_proc_at(j->rank[2].proc, 900 * GCI_NS_PER_MS);
+    sim_continue_proc_at(j->rank[2].proc, 20 * GCI_SECOND);
+    run(j);
+    check_verdicts(j, 0);
+    end_job(j);
+}
+
+static int count_mismatches(const rank_state *r)
+{
+    int count = 0;
+    for (int i = 0; i < r->count; i++)
+        count += r->news[i].kind == GCI_NEWS_NOTICE && r->news[i].notice.kind == GCI_NOTICE_MISMATCH;
+    return count;
+}
+
+/* While a neighbour is dialled again, what stalled ranks tell pushes nothing out. */
+static void live_redialled(rank_state *r)
+{
+    sim_sleep(r->proc, 2 * GCI_SECOND + GCI_SECOND / 10 - r->started);
+    for (uint32_t i = 0; r->rank == 0 && i < NOTICES; i++)
+        gci_control_notify(r->control, &(gci_notice){ GCI_NOTICE_MISMATCH, 0, { i } });
+    for (uint32_t i = 0; r->rank == 0 && i < 2 * GCI_NOTICES_KEPT; i++) {
+        gci_control_notify(r->control, &(gci_notice){ GCI_NOTICE_STALL, 0, { 1, 1, i } });
+        sim_sleep(r->proc, GCI_NS_PER_MS);
+    }
+    sim_sleep(r->proc, 5 * GCI_SECOND);
+}
+
+static void reset_both(void *a, void *b) { sim_reset_between(a, b); }
+
+static void test_redialled(void **state)
+{
+    sim_host *host[RANKS_MAX];
+    job *j = small_job(1, 2, live_redialled, host);
+    (void)state;
+    sim_cut_at(host[0], host[1], 2 * GCI_SECOND);
+    sim_at(j->sim, 2 * GCI_SECOND + 1, reset_both, j->rank[0].proc, j->rank[1].proc);
+    sim_mend_at(host[0], host[1], 4 * GCI_SECOND);
+    run(j);
+    check_started(j, GCI_SECOND);
+    check(j, count_mismatches(&j->rank[1]) == NOTICES, "%d of %d", count_mismatches(&j->rank[1]), NOTICES);
+    end_job(j);
+}
+
+/* Nor does it take what is kept for what must be said without memory. */
+static void live_hungry(rank_state *r)
+{
+    sim_sleep(r->proc, GCI_SECOND);
+    if (r->rank == 1) {
+        sim_alloc_fail(r->proc, 1);
+        for (uint32_t i = 0; i < NOTICES; i++)
+            gci_control_notify(r->control, &(gci_notice){ GCI_NOTICE_STALL, 1, { 0, 1, i } });
+        int err = gci_control_restart(r->control);
+        sim_alloc_fail(r->proc, 0);
+        check(r->job, err == GC_OK, "a restart: %s", gc_strerror(err));
+    }
+    sim_sleep(r->proc, GCI_SECOND);
+}
+
+static void test_stalls_without_memory(void **state)
+{
+    job *j = small_job(1, 3, live_hungry, NULL);
+    (void)state;
+    run(j);
+    for (int r = 0; r < j->n; r++)
+        check(j, j->rank[r].code == GC_OK && last_epoch(&j->rank[r]) == 1, "rank %d: %d, epoch %d", r, j->rank[r].code,
+              last_epoch(&j->rank[r]));
+    end_job(j);
+}
+
 static void test_complete(void **state)
 {
     job *j = small_job(2, 8, live_on_links, NULL);
@@ -1312,6 +1526,8 @@ int main(void)
         cmocka_unit_test(test_early_call),
         cmocka_unit_test(test_mute),
         cmocka_unit_test(test_told_meanwhile),
+        cmocka_unit_test(test_unsaid),
+        cmocka_unit_test(test_last_words),
         cmocka_unit_test(test_stopped_behind_gap),
         cmocka_unit_test(test_islands),
         cmocka_unit_test(test_only_root),
@@ -1320,7 +1536,9 @@ int main(void)
         cmocka_unit_test(test_ssh),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_quiesce),
-        cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_behind), cmocka_unit_test(test_redialled), cmocka_unit_test(test_stalls_without_memory),
+        cmocka_unit_test(test_verdicts_without_memory),
+        cmocka_unit_test(test_behind_verdict),
         cmocka_unit_test(test_complete),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_cut_short),

@@ -354,9 +354,155 @@ static void test_early_grant(void **state)
     assert_in_range(e.took, wire, wire * 12 / 10);
 }
 
+/* ---- sends and receives at once with one who is known to be dead: the other half is done ------------------------------ */
+
+static int half_with_the_dead(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { BYTES = 5000 };
+    uint8_t *out = gct_buffer(BYTES), *in = gct_buffer(BYTES);
+    gc_status status;
+    int *through = arg;
+    (void)size;
+    while (gc_comm_failed(world, NULL, 0) == 0) {
+        (void)gc_progress(world);
+        sim_sleep(sim_current(), 1000000);
+    }
+    gct_fill(out, BYTES, rank, 1);
+    if (rank == 0) {
+        gct_require(gc_sendrecv(world, out, BYTES, 1, 1, in, BYTES, 2, 1, &status) == GC_ERR_PEER, "from the dead");
+        gct_require(status.error == GC_ERR_PEER && status.fault_rank == 2, "%d, blames %d", status.error, status.fault_rank);
+        gct_ok(gc_send(world, out, BYTES, 1, 1));
+    } else {
+        gct_ok(gc_recv(world, in, BYTES, 0, 1, NULL));
+        gct_require(!gct_check(in, BYTES, 0, 1), "the message of a gc_sendrecv whose receive failed");
+        memset(in, 0, BYTES);
+        gct_require(gc_sendrecv(world, out, BYTES, 2, 1, in, BYTES, 0, 1, &status) == GC_ERR_PEER, "to the dead");
+        gct_require(status.error == GC_OK && status.bytes == BYTES && !gct_check(in, BYTES, 0, 1), "the receive of a failed send");
+    }
+    for (++*through; *through < 2;) {       /* who leaves now waits for nobody */
+        (void)gc_progress(world);
+        sim_sleep(sim_current(), 1000000);
+    }
+    return gct_buffer_free(in) | gct_buffer_free(out);
+}
+
+static void test_half_with_the_dead(void **state)
+{
+    (void)state;
+    const gct_event dies = { .at = 1000000, .what = GCT_KILL, .a = 2 };
+    gct_spec spec = { .ranks = 3, .leave_anyhow = true, .events = &dies, .event_count = 1, .seed = gct_seed(), .time_limit = 60,
+                      .virtual_limit = 60 * GCI_SECOND };
+    int through = 0;
+    assert_int_equal(0, gct_job(&spec, half_with_the_dead, &through));
+}
+
+/* ---- a firewall that refuses is no death: a connection is lost while the only one whom the host can reach is stopped --- */
+
+static int for_four_seconds(gc_comm *world, int rank, int size, void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 40; i++) {
+        int64_t value = rank, sum = 0;
+        gct_ok(gc_allreduce(world, &value, &sum, 1, GC_INT64, GC_SUM));
+        gct_require(sum == (int64_t)size * (size - 1) / 2, "sum %lld", (long long)sum);
+        sim_sleep(sim_current(), 100000000);
+    }
+    return 0;
+}
+
+static void test_refused_by_a_firewall(void **state)
+{
+    (void)state;
+    static const gct_place places[] = { { .ranks = 1 }, { .ranks = 1, .wall = GCT_REFUSE }, { .ranks = 1, .nat = true } };
+    static const gct_event events[] = { { .at = 100000000, .what = GCT_STOP, .a = 0 },
+                                        { .at = 150000000, .what = GCT_RESET, .a = 1, .b = -1 },
+                                        { .at = 1300000000, .what = GCT_CONTINUE, .a = 0 } };
+    for (int i = 0; i < 10; i++) {
+        gct_spec spec = { .ranks = 3, .places = places, .options = short_timeout, .events = events, .event_count = 3,
+                          .seed = gct_seed() + (uint64_t)i, .time_limit = 60 };
+        assert_int_equal(0, gct_job(&spec, for_four_seconds, NULL));
+    }
+}
+
+/* The host cannot be reached, and cannot reach either for a second; a firewall answers for it. Nobody has died. */
+static void test_refused_while_cut(void **state)
+{
+    (void)state;
+    static const gct_place places[] = { { .ranks = 2 }, { .ranks = 1, .wall = GCT_REFUSE } };
+    static const gct_event events[] = { { .at = 100000000, .what = GCT_CUT_WAY, .a = 2, .b = 0 },
+                                        { .at = 100000000, .what = GCT_CUT_WAY, .a = 2, .b = 1 },
+                                        { .at = 150000000, .what = GCT_RESET, .a = 2, .b = -1 },
+                                        { .at = 1000000000, .what = GCT_MEND, .a = 2, .b = 0 },
+                                        { .at = 1000000000, .what = GCT_MEND, .a = 2, .b = 1 } };
+    for (int i = 0; i < 10; i++) {
+        gct_spec spec = { .ranks = 3, .places = places, .options = short_timeout, .events = events, .event_count = 5,
+                          .seed = gct_seed() + (uint64_t)i, .time_limit = 60 };
+        assert_int_equal(0, gct_job(&spec, for_four_seconds, NULL));
+    }
+}
+
+/* ---- who is never in a call for long runs the timers, too: after 300 ms without a link of its own a message is to be routed ---- */
+
+enum way { WAY_SHORT_WAITS, WAY_TESTS, WAYS };
+typedef struct polling { sim *net; enum way way; int64_t took; } polling;
+
+static void polling_options(gc_options *o, int rank, void *arg)
+{
+    (void)rank, (void)arg;
+    o->direct = 1;
+    o->progress = "poll";
+}
+
+static void arrange_polling(sim *net, sim_proc **procs, int ranks, void *arg)
+{
+    (void)procs, (void)ranks;
+    ((polling *)arg)->net = net;
+    sim_tune(net)->yield_max = 2000000;
+}
+
+static int poll_for_a_way(gc_comm *world, int rank, int size, void *arg)
+{
+    polling *p = arg;
+    gc_request *request = NULL;
+    int64_t begun = sim_now(p->net);
+    int byte = 1, code = GC_ERR_TIMEOUT, done = 0;
+    (void)size;
+    if (rank == 1)
+        gct_ok(gc_issend(world, &byte, sizeof byte, 2, 1, &request));
+    else if (rank == 2)
+        gct_ok(gc_recv(world, &byte, sizeof byte, 1, 1, NULL));
+    while (request && code == GC_ERR_TIMEOUT && p->way == WAY_SHORT_WAITS)
+        code = gc_wait_for(&request, 0.003, NULL);
+    for (; request && !done; sim_sleep(sim_current(), 1000000))
+        gct_ok(gc_test(&request, &done, NULL));
+    if (rank == 1)
+        p->took = sim_now(p->net) - begun;
+    return 0;
+}
+
+static void test_short_waits(void **state)
+{
+    (void)state;
+    static const gct_place places[] = { { .ranks = 1 }, { .ranks = 1, .wall = GCT_DROP }, { .ranks = 1, .wall = GCT_DROP } };
+    for (enum way way = 0; way < WAYS; way++) {
+        polling p = { .way = way };
+        gct_spec spec = { .ranks = 3, .places = places, .calm = true, .options = polling_options, .arrange = arrange_polling,
+                          .seed = gct_seed() };
+        assert_int_equal(0, gct_job(&spec, poll_for_a_way, &p));
+        assert_in_range(p.took, 1, GCI_SECOND);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_early_grant), cmocka_unit_test(test_many_ranks), cmocka_unit_test(test_resets),
-                                        cmocka_unit_test(test_stopped_is_alive), cmocka_unit_test(test_each_rank_dies) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_early_grant),
+                                        cmocka_unit_test(test_short_waits),
+                                        cmocka_unit_test(test_refused_while_cut),
+                                        cmocka_unit_test(test_half_with_the_dead),
+                                        cmocka_unit_test(test_refused_by_a_firewall),
+                                        cmocka_unit_test(test_many_ranks),
+                                        cmocka_unit_test(test_resets),
+                                        cmocka_unit_test(test_stopped_is_alive),
+                                        cmocka_unit_test(test_each_rank_dies) };
     return cmocka_run_group_tests_name("job", tests, NULL, NULL);
 }

@@ -75,6 +75,7 @@ static void predicted(bounds_net net)
     const char *path = getenv("GCT_PREDICTED");
     FILE *table = path ? fopen(path, "a") : NULL;
     net.model = m;
+    net.uses_model = true;      /* there are trees that are made for it */
     e.n = 0;
     for (int k = 0; measure(net, k, &e, table);) {
         k++;

@@ -95,7 +95,7 @@ void job_call(const job_spec *spec, int rank, gci_call *call)
                         .elem_bytes = spec->elem_bytes ? spec->elem_bytes : 1, .segment = spec->segment,
                         .in_place = is_in_place(spec, rank), .even = !spec->sizes, .commutative = spec->in_any_order,
                         .associative = !spec->from_left, .canonical = spec->canonical, .clusters = spec->clusters,
-                        .tree = spec->tree };
+                        .tree = spec->tree, .model = spec->model };
     if (!has_blocks(spec->coll))
         call->bytes = spec->coll == GCI_BARRIER ? 0 : spec->bytes;
     else if (spec->sizes)

@@ -21,6 +21,7 @@ typedef struct job_spec {
     bool          in_any_order, from_left, canonical;   /* commutative; not associative; see gci_call */
     const gci_clusters *clusters;
     const gc_tree   *tree;
+    const gc_model  *model;     /* NULL: none is in use */
     const gci_algo  *own_algo;  /* NULL: `algo` of the pool */
 } job_spec;
 

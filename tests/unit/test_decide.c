@@ -134,8 +134,9 @@ static bool read_lines(const char *text, gci_decisions *d)
     for (const char *end; *text; text = end + 1) {
         gci_decisions before = *d;
         assert_memory_equal(text, "choice ", 7);
+        const char *operation = text + 7, *from = strchr(operation, ' '), *name = strchr(from + 1, ' ') + 1;
         end = strchr(text, '\n');
-        if (!gci_decisions_read_line(text + 7, (size_t)(end - text - 7), d)) {
+        if (!gci_decisions_read(d, operation, (size_t)(from - operation), strtoull(from, NULL, 10), name, (size_t)(end - name))) {
             assert_memory_equal(&before, d, sizeof before);
             return false;
         }
@@ -146,12 +147,13 @@ static bool read_lines(const char *text, gci_decisions *d)
 static void test_text(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "choice bcast\n", "choice bcast 1\n", "choice bcast 0 flat\n", "choice bcast x flat\n",
-        "choice bcast -1 flat\n", "choice bcast 1x flat\n", "choice bcast 8388608 flat\n", "choice cast 1 flat\n",
-        "choice bcast 1 none\n", "choice bcast 1 flat@0\n", "choice bcast 1 flat \n", "choice \n",
-        "choice bcast 99999999999999999999 flat\n", "choice bcast 1 given\n" };
+    static const char *const bad[] = { "choice bcast 1 \n", "choice bcast 0 flat\n", "choice bcast 8388608 flat\n",
+        "choice cast 1 flat\n", "choice  1 flat\n", "choice bcast 1 none\n", "choice bcast 1 flat@0\n", "choice bcast 1 flat \n",
+        "choice bcast 1 rule\n", "choice bcast 1 given\n", "choice allreduce 1 prim\n", "choice bcast 1 prim:3\n",
+        "choice bcast 1 knomial:8-nearest\n" };
     static const char *const good = "choice barrier 1 doubling\nchoice bcast 1 knomial:8\nchoice bcast 1024 binomial@8192\n"
-                                    "choice bcast 2097152 rules\nchoice scan 4194304 direct\n";
+                                    "choice bcast 2097152 rules\nchoice scatter 1 traeff\nchoice reduce 1 prim-ready@65536\n"
+                                    "choice scan 4194304 direct\n";
     static gci_decisions d, again;
     char text[4096], longer[600];
     assert_true(read_lines(good, &d));
@@ -167,7 +169,7 @@ static void test_text(void **state)
     for (size_t i = 0; i < GCI_COUNT(bad); i++)
         assert_false(read_lines(bad[i], &again));
     memset(longer, 'x', sizeof longer);
-    assert_false(gci_decisions_read_line(longer, sizeof longer, &again));
+    assert_false(gci_decisions_read(&again, "bcast", 5, 1, longer, sizeof longer));
 }
 
 /* ---- decisions --------------------------------------------------------------------------------------------------- */
@@ -195,7 +197,7 @@ static double by_rules(const gc_model *m, const gci_call *call)
     return seconds;
 }
 
-/* Every algorithm of the pool that can, asked here one by one: none is faster than what was taken, but by a tie or between two
+/* Every algorithm of the pool that can, asked here one by one: none is faster than what was taken, but by a tie, by partners, or between two
  * looks, and the rules' own stays if it is as fast. */
 static void check_table(const gc_model *m, const place *p, const gci_decisions *d)
 {
@@ -212,7 +214,8 @@ static void check_table(const gc_model *m, const place *p, const gci_decisions *
                     gci_predict_call(&env, m, &own, a->name, NULL, &seconds) == GC_OK && seconds < best)
                     best = seconds;
             }
-            if (taken > best * (k % 4 == 0 ? 1.0205 : 1.1))
+            double tie = (size_t)1 << k <= GCI_TRIAL_PACKET / 8 ? 1.0205 : 1.1225;
+            if (taken > best * (k % 4 == 0 ? tie : 1.16))
                 fail_msg("%s of 2^%d by %s@%zu: %g s, the best takes %g s", gci_coll_name((enum gci_coll)coll), k,
                          d->at[coll][k].name, d->at[coll][k].segment, taken, best);
         }
@@ -246,6 +249,29 @@ static void test_uplinks(void **state)
 {
     (void)state;
     decided(4, 2, true);
+}
+
+/* Who is where is known to the model alone: only trees that are made for it have one message between the sites. */
+static void test_unknown_sites(void **state)
+{
+    (void)state;
+    static gci_decisions d;
+    static const enum gci_coll colls[] = { GCI_BCAST, GCI_REDUCE };
+    place p;
+    place_make(&p, 1, 12);
+    gc_model *m = model_make(2, 6, true);
+    for (int r = 0; r < 12; r++)
+        m->class_of[r] = r % 2;
+    assert_int_equal(GC_OK, gci_decide(&env, m, &p.s, &d));
+    check_table(m, &p, &d);
+    for (size_t i = 0; i < GCI_COUNT(colls); i++) {
+        gci_call call = gci_decide_example(colls[i], 12, 0, 4096, &p.s);
+        const gci_algo_choice *how = &d.at[colls[i]][12];
+        assert_true(how->name[0] && gci_algo_find(colls[i], how->name)->by_model);
+        assert_true(seconds_of(m, &call, how) < 0.5 * by_rules(m, &call));
+    }
+    gci_model_drop(&env, m);
+    place_free(&p);
 }
 
 static void test_alone(void **state)
@@ -358,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_one_cluster),
         cmocka_unit_test(test_links_of_pairs),
         cmocka_unit_test(test_uplinks),
+        cmocka_unit_test(test_unknown_sites),
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_tie),
         cmocka_unit_test(test_made_for),

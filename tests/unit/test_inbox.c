@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 5000, RANKS = 5, FDS_MAX = 256, FD = 1000 };
+enum { ROUNDS = 5000, RANKS = 5, FDS_MAX = 256, FD = 1000, CODE = 8 };
 
 static bool fails;                      /* every second allocation, at random */
 static int closed[FDS_MAX], handed[FDS_MAX], fds;
@@ -45,14 +45,14 @@ typedef struct account {
     int      last_fd[RANKS][GCI_LINK_KINDS], refused[RANKS][GCI_LINK_KINDS];
     enum gci_news_kind loss[RANKS];
     bool     down[RANKS];               /* by edge */
-    bool     aborts;
+    bool     aborts, grown, given_up[RANKS];
     uint16_t epoch;
 } account;
 
 static gci_news draw(uint16_t *epoch)
 {
     static const enum gci_news_kind kinds[] = { GCI_NEWS_LINK, GCI_NEWS_LINK, GCI_NEWS_LINK, GCI_NEWS_NO_LINK, GCI_NEWS_DEAD,
-                                                GCI_NEWS_LEFT, GCI_NEWS_DOWN, GCI_NEWS_EPOCH, GCI_NEWS_NOTICE };
+                                                GCI_NEWS_LEFT, GCI_NEWS_DOWN, GCI_NEWS_UP, GCI_NEWS_EPOCH, GCI_NEWS_NOTICE };
     gci_news news = { .kind = kinds[below((int)GCI_COUNT(kinds))], .rank = below(RANKS), .fd = -1, .text = "a text" };
     news.purpose = below(2) ? GCI_PURPOSE_BACKBONE : GCI_PURPOSE_DATA;
     switch (news.kind) {
@@ -64,8 +64,12 @@ static gci_news draw(uint16_t *epoch)
         news.code = GC_ERR_UNREACHABLE;
         break;
     case GCI_NEWS_NOTICE:
-        news.notice.kind = below(2) ? GCI_NOTICE_ABORT : GCI_NOTICE_MISMATCH;
+        news.notice.kind = (uint32_t)(GCI_NOTICE_ABORT + below(GCI_NOTICE_STALL));
         news.notice.origin = (uint32_t)news.rank;
+        if (news.notice.kind == GCI_NOTICE_LOST) {
+            news.notice.word[0] = (uint32_t)below(RANKS);
+            news.notice.word[1] = CODE;
+        }
         break;
     case GCI_NEWS_EPOCH:
         news.rank = -1;
@@ -91,7 +95,12 @@ static void count(account *a, const gci_news *news)
         a->refused[news->rank][kind] = news->code;
         return;
     case GCI_NEWS_NOTICE:
+        assert_int_equal(news->rank, (int)news->notice.origin);
         a->aborts |= news->notice.kind == GCI_NOTICE_ABORT;
+        if (news->notice.kind == GCI_NOTICE_LOST) {
+            assert_int_equal(news->notice.word[1], CODE);
+            a->given_up[news->notice.word[0]] = true;
+        }
         return;
     case GCI_NEWS_DEAD:
     case GCI_NEWS_LEFT:
@@ -99,6 +108,9 @@ static void count(account *a, const gci_news *news)
         break;
     case GCI_NEWS_DOWN:
         a->down[gci_graph_find(&ring, news->rank, news->other)] = true;
+        break;
+    case GCI_NEWS_UP:
+        a->grown = true;
         break;
     case GCI_NEWS_EPOCH:
         break;
@@ -154,6 +166,8 @@ static void test_amounts(void **state)
         assert_memory_equal(put.loss, taken.loss, sizeof put.loss);
         assert_memory_equal(put.down, taken.down, sizeof put.down);
         assert_int_equal(put.aborts, taken.aborts);
+        assert_int_equal(put.grown, taken.grown);
+        assert_memory_equal(put.given_up, taken.given_up, sizeof put.given_up);
         assert_int_equal(put.epoch, taken.epoch);
         for (int i = 0; i < RANKS * GCI_LINK_KINDS; i++) {
             int last = put.refused[i / GCI_LINK_KINDS][i % GCI_LINK_KINDS];
@@ -208,11 +222,35 @@ static void test_close(void **state)
     }
 }
 
+/* Nobody looks, and notices come without end: they take no more memory than the list may have, and what must not be lost is not. */
+static void test_without_end(void **state)
+{
+    gci_inbox in;
+    gci_news news = { .kind = GCI_NEWS_NOTICE, .rank = 1, .fd = -1, .notice = { .kind = GCI_NOTICE_MISMATCH, .origin = 1 } };
+    gci_news loss = { .kind = GCI_NEWS_DEAD, .rank = 2, .fd = -1, .epoch = 1 };
+    int dead = 0, taken = 0;
+    (void)state;
+    fails = false;
+    assert_int_equal(gci_inbox_open(&in, &env, RANKS), GC_OK);
+    for (int i = 0; i < 100000; i++)
+        gci_inbox_put(&in, &news);
+    gci_inbox_put(&in, &loss);
+    assert_true(atomic_load(&env.memory) < 1 << 20);
+    for (; gci_inbox_take(&in, &news); taken++)
+        dead += news.kind == GCI_NEWS_DEAD && news.rank == 2;
+    assert_int_equal(dead, 1);
+    assert_in_range(taken, 500, 1000);
+    gci_inbox_put(&in, &loss);          /* there is room again */
+    assert_true(gci_inbox_take(&in, &news) && news.kind == GCI_NEWS_DEAD);
+    gci_inbox_close(&in);
+    assert_int_equal(atomic_load(&env.memory), 0);
+}
+
 int main(void)
 {
     static gc_options options = { .alloc = may_fail };
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_amounts), cmocka_unit_test(test_order),
-                                        cmocka_unit_test(test_close) };
+                                        cmocka_unit_test(test_close), cmocka_unit_test(test_without_end) };
     seed_random();
     sys = *gci_sys_real();
     sys.close = note_close;

@@ -23,6 +23,22 @@ static void assert_near(double wanted, double is)
         fail_msg("%.17g, not %.17g", is, wanted);
 }
 
+/* A part of a tick is cut off of each summand, and of a rate. */
+static void assert_ticks(double wanted, int64_t ticks)
+{
+    double is = (double)ticks * 0x1p-34, most = wanted * 1e-5 + 4 * 0x1p-34;
+    if (ticks < 0 || ticks > GCI_TICKS_MOST || is > wanted + most || is < wanted - most)
+        fail_msg("%.17g, not %.17g", is, wanted);
+}
+
+/* In seconds, and the same in ticks. */
+static double p2p(const gc_model *m, int from, int to, size_t bytes)
+{
+    double seconds = gci_model_p2p(m, from, to, bytes);
+    assert_ticks(seconds, gci_model_ticks(m, from, to, bytes));
+    return seconds;
+}
+
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
 /* Two hosts of two ranks and one of one, at two sites. */
@@ -48,12 +64,12 @@ static void test_hockney(void **state)
     assert_int_equal(m->classes, 2);
     assert_int_equal(m->hosts, 3);
     assert_int_equal(m->sites, 2);
-    assert_near(1e-6 + 1000e-10, gci_model_p2p(m, 0, 1, 1000));
-    assert_near(50e-6 + 8e-6, gci_model_p2p(m, 0, 2, 1000));
-    assert_near(10e-3 + 1e-4, gci_model_p2p(m, 3, 4, 1000));
-    assert_near(20e-3 + 1e-4, gci_model_p2p(m, 4, 3, 1000));
-    assert_near(8e-6, gci_model_busy(m, 0, 2, 1000));
-    assert_near(0, gci_model_p2p(m, 2, 2, 1000));
+    assert_near(1e-6 + 1000e-10, p2p(m, 0, 1, 1000));
+    assert_near(50e-6 + 8e-6, p2p(m, 0, 2, 1000));
+    assert_near(10e-3 + 1e-4, p2p(m, 3, 4, 1000));
+    assert_near(20e-3 + 1e-4, p2p(m, 4, 3, 1000));
+    assert_ticks(8e-6, gci_model_busy_ticks(m, 0, 2, 1000));
+    assert_near(0, p2p(m, 2, 2, 1000));
     assert_int_equal(gc_model_p2p(m, 0, 2, 1000, &seconds), GC_OK);
     assert_near(58e-6, seconds);
     assert_int_equal(gc_model_p2p(m, 0, 5, 1000, &seconds), GC_ERR_ARG);
@@ -71,19 +87,19 @@ static void test_shared(void **state)
     (void)state;
     m->header = 24;
     m->nic[0] = (gci_port){ 10e-9, 12e-9, false };
-    assert_near(50e-6 + 1024 * 12e-9, gci_model_p2p(m, 0, 2, 1000));
-    assert_near(1024 * 10e-9, gci_model_busy(m, 0, 2, 1000));
-    assert_near(1e-6 + 1024e-10, gci_model_p2p(m, 0, 1, 1000));
-    assert_near(1024e-10, gci_model_busy(m, 0, 1, 1000));
+    assert_near(50e-6 + 1024 * 12e-9, p2p(m, 0, 2, 1000));
+    assert_ticks(1024 * 10e-9, gci_model_busy_ticks(m, 0, 2, 1000));
+    assert_near(1e-6 + 1024e-10, p2p(m, 0, 1, 1000));
+    assert_ticks(1024e-10, gci_model_busy_ticks(m, 0, 1, 1000));
     m->uplink[0] = (gci_port){ 2e-7, 3e-7, false };
-    assert_near(10e-3 + 1024 * 2e-7, gci_model_p2p(m, 0, 4, 1000));
-    assert_near(20e-3 + 1024 * 3e-7, gci_model_p2p(m, 4, 0, 1000));
+    assert_near(10e-3 + 1024 * 2e-7, p2p(m, 0, 4, 1000));
+    assert_near(20e-3 + 1024 * 3e-7, p2p(m, 4, 0, 1000));
     m->uplink[1].in = 4e-7;
-    assert_near(10e-3 + 1024 * 4e-7, gci_model_p2p(m, 0, 4, 1000));
+    assert_near(10e-3 + 1024 * 4e-7, p2p(m, 0, 4, 1000));
     m->trunk[1] = 1e-6;
-    assert_near(10e-3 + 1024 * 1e-6, gci_model_p2p(m, 0, 4, 1000));
-    assert_near(20e-3 + 1024 * 3e-7, gci_model_p2p(m, 4, 0, 1000));
-    assert_near(50e-6 + 1024 * 12e-9, gci_model_p2p(m, 0, 2, 1000));
+    assert_near(10e-3 + 1024 * 1e-6, p2p(m, 0, 4, 1000));
+    assert_near(20e-3 + 1024 * 3e-7, p2p(m, 4, 0, 1000));
+    assert_near(50e-6 + 1024 * 12e-9, p2p(m, 0, 2, 1000));
     gci_model_drop(&env, m);
 }
 
@@ -121,9 +137,9 @@ static void test_loggp(void **state)
     (void)state;
     assert_int_equal(gci_model_make(&env, GCI_PLOGP, 2, classes, NULL, NULL, &m), GC_OK);
     assert_int_equal(gci_model_from_loggp(&env, &p, &m->between[0]), GC_OK);
-    assert_near(10e-6 + 4e-6, gci_model_p2p(m, 0, 1, 1));
-    assert_near(10e-6 + 4e-6 + 999e-9, gci_model_p2p(m, 0, 1, 1000));
-    assert_near(3e-6 + 999e-9, gci_model_busy(m, 0, 1, 1000));
+    assert_near(10e-6 + 4e-6, p2p(m, 0, 1, 1));
+    assert_near(10e-6 + 4e-6 + 999e-9, p2p(m, 0, 1, 1000));
+    assert_ticks(3e-6 + 999e-9, gci_model_busy_ticks(m, 0, 1, 1000));
     gci_loggp back = gci_model_to_loggp(&m->between[0]);
     assert_near(p.latency, back.latency);
     assert_near(p.overhead, back.overhead);
@@ -146,6 +162,36 @@ static void refuses(int ranks, const int32_t class_of[], const int32_t host_of[]
     assert_int_equal(gci_model_make(&env, GCI_HOCKNEY, ranks, class_of, host_of, site_of, &m), GC_ERR_ARG);
     assert_null(m);
     assert_int_equal(env.memory, 0);
+}
+
+/* In ticks of 2^-34 s: whole numbers of them by hand, a curve that falls, and what does not fit. */
+static void test_ticks(void **state)
+{
+    const int32_t class_of[] = { 0, 0 };
+    const double tick = 0x1p-34;
+    gc_model *m;
+    (void)state;
+    assert_int_equal(gci_model_make(&env, GCI_PLOGP, 2, class_of, NULL, NULL, &m), GC_OK);
+    gci_cost_model *cost = &m->between[0];
+    m->header = 10;
+    *cost = (gci_cost_model){ .latency = 1000.9 * tick, .per_byte = 2.5 * tick };
+    assert_int_equal(gci_model_ticks(m, 0, 1, 30), 1000 + 100);
+    assert_int_equal(gci_model_busy_ticks(m, 0, 1, 30), 100);
+    assert_int_equal(gci_model_ticks(m, 0, 0, 30), 0);
+    m->nic[0].out = 3 * tick;
+    assert_int_equal(gci_model_ticks(m, 0, 1, 30), 1000 + 120);
+    assert_int_equal(gci_model_busy_ticks(m, 0, 1, 30), 120);
+    assert_int_equal(gci_model_point(&env, &cost->curve[GCI_COST_WAY], 20, 500 * tick), GC_OK);
+    assert_int_equal(gci_model_point(&env, &cost->curve[GCI_COST_WAY], 40, 400 * tick), GC_OK);
+    assert_int_equal(gci_model_ticks(m, 0, 1, 30), 1000 + 450 + 120);
+    assert_int_equal(gci_model_ticks(m, 0, 1, 10), 1000 + 550 + 60);
+    assert_int_equal(gci_model_ticks(m, 0, 1, 1000), 1000 + 3 * 1010);          /* it falls no further than to 0 */
+    assert_int_equal(gci_model_point(&env, &cost->curve[GCI_COST_SEND], 0, 777 * tick), GC_OK);
+    assert_int_equal(gci_model_busy_ticks(m, 0, 1, 30), 777);
+    assert_int_equal(gci_model_ticks(m, 0, 1, SIZE_MAX / 2), GCI_TICKS_MOST);
+    cost->latency = 1e30;
+    assert_int_equal(gci_model_ticks(m, 0, 1, 0), GCI_TICKS_MOST);
+    gci_model_drop(&env, m);
 }
 
 static void test_refused(void **state)
@@ -190,8 +236,8 @@ static void test_text_loggp(void **state)
     (void)state;
     assert_int_equal(gci_model_read(&env, text, sizeof text - 1, &m, error), GC_OK);
     for (size_t bytes = 1; bytes <= 1 << 20; bytes *= 4)
-        assert_near(gci_model_p2p(m, 0, 1, bytes), 10e-6 + 2 * 2e-6 + (double)(bytes - 1) * 1e-9);
-    assert_near(gci_model_busy(m, 0, 1, 1), 3e-6);
+        assert_near(p2p(m, 0, 1, bytes), 10e-6 + 2 * 2e-6 + (double)(bytes - 1) * 1e-9);
+    assert_ticks(3e-6, gci_model_busy_ticks(m, 0, 1, 1));
     gci_model_drop(&env, m);
 }
 
@@ -261,7 +307,7 @@ static void test_text(void **state)
     assert_near(0.1, m->nic[1].in);
     assert_near(0.3, m->trunk[2]);
     assert_near(1e-10, m->reduce);
-    assert_near(0.01 + 0.0006 + 53 * 0.1, gci_model_p2p(m, 0, 2, 5));
+    assert_near(0.01 + 0.0006 + 53 * 0.1, p2p(m, 0, 2, 5));
     assert_near(0.333333, gci_curve_at(&m->between[1].curve[GCI_COST_GAP], 5));
     assert_int_equal(m->between[1].curve[GCI_COST_SEND].points, 2);
     gci_model_drop(&env, m);
@@ -336,6 +382,8 @@ static void test_text_refused(void **state)
     refused("trunk 1 0 0.3", "trunk 1 0 0\ntrunk 1 0 0.3", "line 15: these costs stand twice");
     refused("choice bcast 1 knomial:8", "choice bcast 1 fastest", "line 28: no such choice: 'fastest'");
     refused("choice bcast 1 knomial:8", "choice bcast 0 flat", "line 28: no such choice: 'flat'");
+    refused("choice bcast 1 knomial:8", "choice bcast 1x flat", "line 28: not a whole number: '1x'");
+    refused("choice bcast 1 knomial:8", "choice bcast -1 flat", "line 28: not a whole number: '-1'");
     refused("choice bcast 1 knomial:8", "choice bcast flat", "line 28: not like: choice w # w");
     refused("table 1234567890123\n", "", "line 27: a choice before the table");
     refused("choice bcast 1 knomial:8", "table 1", "line 28: stands twice: 'table'");
@@ -394,7 +442,7 @@ static void test_files(void **state)
     fclose(file);
     assert_string_equal(text, small);
     assert_int_equal(gc_model_load(path, &again, error, sizeof error), GC_OK);
-    assert_near(gci_model_p2p(m, 0, 2, 77), gci_model_p2p(again, 0, 2, 77));
+    assert_near(p2p(m, 0, 2, 77), p2p(again, 0, 2, 77));
     gc_model_free(again);
     assert_int_equal(gc_model_load(dir, &again, NULL, 0), GC_ERR_SYSTEM);
     assert_int_equal(gc_model_load("/dev/null", &again, error, sizeof error), GC_ERR_CONFIG);
@@ -434,7 +482,7 @@ int main(void)
         cmocka_unit_test(test_shared),
         cmocka_unit_test(test_curve),
         cmocka_unit_test(test_loggp), cmocka_unit_test(test_text_loggp),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_ticks), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_locale),

@@ -1159,6 +1159,40 @@ static void a_death_is_heard_without_memory(void **state)
     }
 }
 
+/* What counts does not depend on what was heard first: of the death of who said it, or of the verdict. */
+static void a_verdict_of_the_dead_stands(void **state)
+{
+    (void)state;
+    const gci_notice given_up = { .kind = GCI_NOTICE_LOST, .origin = PEER_RANK, .word = { 2, (uint32_t)-GC_ERR_PEER } };
+    for (int later = 0; later < 2; later++) {
+        peer *p = start();
+        if (!later)
+            peer_notice(p, &given_up);
+        peer_news(p, GCI_NEWS_DEAD, PEER_RANK, GC_ERR_PEER);
+        if (later)
+            peer_notice(p, &given_up);
+        peer_run(p);
+        assert_int_equal(gc_comm_failed(p->comm, NULL, 0), 2);
+        stop(p);
+    }
+}
+
+/* Nobody speaks to the dead: what a rank waits for ends when it hears that it is one of them. */
+static void ones_own_death_ends_all(void **state)
+{
+    (void)state;
+    const gci_notice given_up = { .kind = GCI_NOTICE_LOST, .origin = 2, .word = { PEER_ME, (uint32_t)-GC_ERR_PEER } };
+    peer *p = start();
+    gc_request *r = receive(p, LONG), *s;
+    gc_status status;
+    peer_notice(p, &given_up);
+    peer_run(p);
+    assert_int_equal(gc_wait_for(&r, 0, &status), GC_ERR_PEER);
+    assert_int_equal(status.fault_rank, PEER_ME);
+    assert_int_equal(gc_isend(p->comm, buffer, BYTES, PEER_RANK, 7, &s), GC_ERR_PEER);
+    stop(p);
+}
+
 /* The code in a notice is anybody's word. */
 static void a_verdict_without_sense(void **state)
 {
@@ -1252,6 +1286,22 @@ static void the_dead_say_nothing(void **state)
     stop(p);
 }
 
+/* Who leaves says that all have been in the last barrier. Only a rank that is in it believes that: no other collective ends well. */
+static void a_goodbye_in_the_middle(void **state)
+{
+    (void)state;
+    for (int ending = 0; ending < 2; ending++) {
+        peer *p = start();
+        gc_request *r = NULL;
+        assert_int_equal(gc_ibarrier(p->comm, &r), GC_OK);
+        p->w.ending = ending;
+        peer_news(p, GCI_NEWS_LEFT, PEER_RANK, GC_OK);
+        peer_run(p);
+        assert_int_equal(gc_wait_for(&r, 0, NULL), ending ? GC_OK : GC_ERR_PEER);
+        stop(p);
+    }
+}
+
 /* No memory for the pair when the link comes up: the link ends, rather than to stand there mute. */
 static void no_memory_for_the_pair(void **state)
 {
@@ -1324,11 +1374,13 @@ int main(void)
         cmocka_unit_test(abort_ends_a_send_to_oneself),
         cmocka_unit_test(abort_ends_a_send_that_was_taken),
         cmocka_unit_test(a_death_is_heard_without_memory),
+        cmocka_unit_test(a_verdict_of_the_dead_stands), cmocka_unit_test(ones_own_death_ends_all),
         cmocka_unit_test(a_verdict_without_sense),
         cmocka_unit_test(a_wake_is_not_lost),
         cmocka_unit_test(a_time_out_pays_nothing),
         cmocka_unit_test(nobody_can_be_reached_there),
         cmocka_unit_test(the_dead_say_nothing),
+        cmocka_unit_test(a_goodbye_in_the_middle),
         cmocka_unit_test(no_memory_for_the_pair),
     };
     return cmocka_run_group_tests_name("packet", tests, NULL, NULL);

@@ -327,6 +327,7 @@ static void test_overhead(void **state)
 static void test_misfits(void **state)
 {
     double longest;
+    gci_partners partners;
     gc_model *m = hockney(3);
     hand shorter[3] = { { { SEND(1, 1000) }, { 0 } }, { { RECV(0, 999) }, { 0 } } };
     hand stranger[3] = { { { SEND(1, 1000) }, { 0 } }, { { RECV(2, 1000) }, { 0 } } };
@@ -339,9 +340,33 @@ static void test_misfits(void **state)
         assert_int_equal(run(m, all[i], NULL, &longest), GC_ERR_ARG);
     gci_call call = { .coll = GCI_BCAST, .even = true, .bytes = 1, .own = 1, .elem_bytes = 1 };
     assert_int_equal(gci_predict_call(&env, m, &call, "wide", NULL, &longest), GC_ERR_UNSUPPORTED);
-    assert_int_equal(gci_predict_within(&env, m, &call, "flat", 4, HUGE_VAL, &longest), GC_OK);
-    assert_int_equal(gci_predict_within(&env, m, &call, "flat", 3, HUGE_VAL, &longest), GC_ERR_UNSUPPORTED);
+    assert_int_equal(gci_predict_within(&env, m, &call, "flat", 4, HUGE_VAL, &longest, &partners), GC_OK);
+    assert_int_equal(gci_predict_within(&env, m, &call, "flat", 3, HUGE_VAL, &longest, &partners), GC_ERR_UNSUPPORTED);
     done(m);
+}
+
+/* With how many others on other hosts some rank exchanges more than a packet. */
+static void test_partners(void **state)
+{
+    static const struct { enum gci_coll coll; const char *name; size_t bytes; int hosts, either, both; } all[] = {
+        { GCI_BCAST, "flat", 65536, 8, 7, 0 },     { GCI_BCAST, "chain", 65536, 8, 1, 1 },   { GCI_GATHER, "flat", 65536, 8, 7, 0 },
+        { GCI_BCAST, "binomial", 65536, 8, 3, 1 }, { GCI_ALLGATHER, "ring", 4096, 8, 1, 1 }, { GCI_ALLTOALL, "direct", 4096, 8, 7, 7 },
+        { GCI_ALLTOALL, "direct", 1448, 8, 0, 0 }, { GCI_ALLTOALL, "direct", 4096, 4, 6, 6 }, { GCI_ALLTOALL, "direct", 4096, 1, 0, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < GCI_COUNT(all); i++) {
+        int32_t class_of[8], host_of[8], site_of[8] = { 0 };
+        gci_partners partners;
+        double longest;
+        gc_model *m;
+        for (int r = 0; r < 8; r++)
+            class_of[r] = host_of[r] = r * all[i].hosts / 8;
+        assert_int_equal(gci_model_make(&env, GCI_HOCKNEY, 8, class_of, host_of, site_of, &m), GC_OK);
+        gci_call call = gci_decide_example(all[i].coll, 8, 0, all[i].bytes, NULL);
+        assert_int_equal(gci_predict_within(&env, m, &call, all[i].name, SIZE_MAX, HUGE_VAL, &longest, &partners), GC_OK);
+        assert_true(partners.either == all[i].either && partners.both == all[i].both);
+        done(m);
+    }
 }
 
 static void test_no_memory(void **state)
@@ -400,7 +425,7 @@ int main(void)
         cmocka_unit_test(test_rendezvous),
         cmocka_unit_test(test_processor),
         cmocka_unit_test(test_overhead),
-        cmocka_unit_test(test_misfits),
+        cmocka_unit_test(test_misfits), cmocka_unit_test(test_partners),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_pool),
     };

@@ -106,6 +106,21 @@ static void drop_place(place *p)
     gci_topo_free(&env, &p->topo);
 }
 
+/* Three classes of ranks, each pair of them with a latency of its own. */
+static gc_model *make_model(int ranks)
+{
+    int32_t *class_of = calloc((size_t)ranks, sizeof *class_of);
+    gc_model *m;
+    assert_non_null(class_of);
+    for (int r = 0; r < ranks; r++)
+        class_of[r] = r % 3;
+    assert_int_equal(gci_model_make(&env, GCI_HOCKNEY, ranks, class_of, NULL, NULL, &m), GC_OK);
+    for (int i = 0; i < m->classes * m->classes; i++)
+        m->between[i] = (gci_cost_model){ .latency = 1e-3 / (1 + i), .per_byte = 1e-8 };
+    free(class_of);
+    return m;
+}
+
 static void hang(gc_tree *t, int parent, int child)
 {
     t->parent[child] = parent;
@@ -185,6 +200,8 @@ static void prove_ranks(job_spec *spec)
         for (int r = 0; r < ranks[n]; r++)
             of[r] = n % 2 ? r * 3 / ranks[n] : r % 3;
         make_place(&p, ranks[n], of);
+        gc_model *model = make_model(ranks[n]);
+        spec->model = model;
         for (spec->root = 0; spec->root < (has_root(spec->coll) ? ranks[n] : 1); spec->root += 1 + ranks[n] / 3) {
             gc_tree given = make_tree(ranks[n], spec->root);
             for (int i = 1; i < ranks[n]; i++)
@@ -194,6 +211,7 @@ static void prove_ranks(job_spec *spec)
             prove_sizes(spec);
             drop_tree(&given);
         }
+        gci_model_drop(&env, model);
         drop_place(&p);
     }
     print_message("%-14s %-10s %5d right, %5d refused\n", gci_coll_name(spec->coll), spec->algo, fits, refusals);
@@ -409,10 +427,13 @@ static void random_job(uint64_t seed)
     gc_tree given = random_tree(spec.ranks, spec.root);
     spec.clusters = strncmp(name, "wide", 4) == 0 || below(2) ? &p.clusters : NULL;
     spec.tree = strcmp(name, "given") == 0 ? &given : NULL;
+    gc_model *model = make_model(spec.ranks);
+    spec.model = model;
     if (strcmp(name, "wide") == 0)
         prove_wide(&spec);
     else
         prove(&spec, NULL);
+    gci_model_drop(&env, model);
     drop_tree(&given);
     drop_place(&p);
     free(sizes);
@@ -510,6 +531,8 @@ static void starve(job_spec *spec)
     for (int r = 1; r < RANKS; r++)
         hang(&given, r / 2, r);
     spec->tree = strcmp(spec->algo, "given") == 0 ? &given : NULL;
+    gc_model *model = make_model(RANKS);
+    spec->model = model;
     for (int rank = 0; rank < RANKS; rank += 5) {
         gci_call call;
         job_call(spec, rank, &call);
@@ -530,6 +553,7 @@ static void starve(job_spec *spec)
             fail_msg("%s: rank %d: %d", describe(spec), rank, err);
         job_call_free(&call);
     }
+    gci_model_drop(&env, model);
     drop_tree(&given);
     drop_place(&p);
 }

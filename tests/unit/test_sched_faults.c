@@ -179,12 +179,12 @@ static void plain_reduction(gci_builder *b)
 }
 
 static const gci_algo plain[GCI_COLLS] = {
-    [GCI_BARRIER] = { "plain", 0, plain_barrier },      [GCI_BCAST] = { "plain", 0, plain_bcast },
-    [GCI_SCATTER] = { "plain", 0, plain_scatter },      [GCI_GATHER] = { "plain", 0, plain_gather },
-    [GCI_ALLGATHER] = { "plain", 0, plain_allgather },  [GCI_ALLTOALL] = { "plain", 0, plain_alltoall },
-    [GCI_REDUCE] = { "plain", 0, plain_reduction },     [GCI_ALLREDUCE] = { "plain", 0, plain_reduction },
-    [GCI_REDUCE_SCATTER] = { "plain", 0, plain_reduction },
-    [GCI_SCAN] = { "plain", 0, plain_reduction },       [GCI_EXSCAN] = { "plain", 0, plain_reduction },
+    [GCI_BARRIER] = { "plain", 0, plain_barrier, false },      [GCI_BCAST] = { "plain", 0, plain_bcast, false },
+    [GCI_SCATTER] = { "plain", 0, plain_scatter, false },      [GCI_GATHER] = { "plain", 0, plain_gather, false },
+    [GCI_ALLGATHER] = { "plain", 0, plain_allgather, false },  [GCI_ALLTOALL] = { "plain", 0, plain_alltoall, false },
+    [GCI_REDUCE] = { "plain", 0, plain_reduction, false },     [GCI_ALLREDUCE] = { "plain", 0, plain_reduction, false },
+    [GCI_REDUCE_SCATTER] = { "plain", 0, plain_reduction, false },
+    [GCI_SCAN] = { "plain", 0, plain_reduction, false },       [GCI_EXSCAN] = { "plain", 0, plain_reduction, false },
 };
 
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
@@ -304,7 +304,7 @@ static void refuse(gci_builder *b)
 
 static void test_refusals(void **state)
 {
-    static const gci_algo never = { "never", 0, refuse }, at_times = { "at times", 0, refuse_odd_ranks };
+    static const gci_algo never = { "never", 0, refuse, false }, at_times = { "at times", 0, refuse_odd_ranks, false };
     char why[CHECK_TEXT];
     job_spec spec = { .coll = GCI_BARRIER, .ranks = 4, .own_algo = &never };
     (void)state;

@@ -429,12 +429,15 @@ static void test_debug_words(void **state)
 }
 
 /* What a log call writes to stderr. */
-static void logged_to_stderr(gci_env *env, char *out, size_t bytes)
+static void logged_to_stderr(gci_env *env, bool report, char *out, size_t bytes)
 {
     int ends[2], saved = dup(STDERR_FILENO);
     assert_int_equal(pipe(ends), 0);
     dup2(ends[1], STDERR_FILENO);
-    gci_log(env, GC_LOG_INFO, "hello");
+    if (report)
+        gci_report(env, "%s", "hello");
+    else
+        gci_log(env, GC_LOG_INFO, "hello");
     dup2(saved, STDERR_FILENO);
     close(saved);
     close(ends[1]);
@@ -450,11 +453,13 @@ static void test_log_stderr(void **state)
     char out[600];
     gci_env env;
     gci_env_init(&env, sys, NULL);
-    logged_to_stderr(&env, out, sizeof out);
+    logged_to_stderr(&env, false, out, sizeof out);
     assert_string_equal(out, "");
+    logged_to_stderr(&env, true, out, sizeof out);
+    assert_string_equal(out, "gridcomm: hello\n");
     env.debug = GCI_DEBUG_P2P;
     env.rank = 3;
-    logged_to_stderr(&env, out, sizeof out);
+    logged_to_stderr(&env, false, out, sizeof out);
     assert_string_equal(out, "gridcomm[3]: hello\n");
 
     int ends[2], saved = dup(STDERR_FILENO);        /* nobody reads: a SIGPIPE would end the test here */

@@ -27,6 +27,12 @@ static int rounds(void)
     return text ? atoi(text) : ROUNDS;
 }
 
+/* Of a message. Whole numbers, and sums of them, are exact. */
+static double ticks(const gc_model *m, int from, int to, size_t bytes)
+{
+    return (double)gci_model_ticks(m, from, to, bytes);
+}
+
 /* ---- networks ---------------------------------------------------------------------------------------------------- */
 
 /* Two decades, from `least` on. */
@@ -79,7 +85,7 @@ static void draw_bytes(size_t bytes[RANKS_MAX], int n)
 static gc_tree build(const char *shape, const gc_model *m, const size_t bytes[], int n, int root)
 {
     gc_tree t;
-    assert_int_equal(gci_tree_make_for(&env, shape, &(gci_tree_costs){ m, bytes, NULL }, n, root, &t), GC_OK);
+    assert_int_equal(gci_tree_make_for(&env, shape, &(gci_tree_costs){ .model = m, .bytes = bytes }, n, root, &t), GC_OK);
     assert_true(gci_tree_is_sound(&t) && t.size == n && t.root == root);
     return t;
 }
@@ -93,8 +99,8 @@ static double finish(const gc_model *m, const gc_tree *t, size_t bytes)
         double ready = at[todo[i]];
         last = fmax(last, ready);
         for (int c = t->first_child[todo[i]]; c >= 0; c = t->next_sibling[c]) {
-            at[c] = ready + gci_model_p2p(m, todo[i], c, bytes);
-            ready += gci_model_busy(m, todo[i], c, bytes);
+            at[c] = ready + ticks(m, todo[i], c, bytes);
+            ready += (double)gci_model_busy_ticks(m, todo[i], c, bytes);
             todo[end++] = c;
         }
     }
@@ -138,8 +144,8 @@ static double best_of_all(const gc_model *m, int root, size_t bytes, bool bounde
     for (int j = 0; j < s.n; j++) {
         s.nearest[j] = INFINITY;
         for (int i = 0; i < s.n; i++) {
-            s.time[i][j] = gci_model_p2p(m, i, j, bytes);
-            s.busy[i][j] = gci_model_busy(m, i, j, bytes);
+            s.time[i][j] = ticks(m, i, j, bytes);
+            s.busy[i][j] = (double)gci_model_busy_ticks(m, i, j, bytes);
             if (i != j)
                 s.nearest[j] = fmin(s.nearest[j], s.time[i][j]);
         }
@@ -200,8 +206,8 @@ static void prim_parents(const gc_model *m, int n, int root, const size_t bytes[
                 double ahead = INFINITY;
                 for (int o = 0; o < n; o++)
                     if (!joined[o] && o != j)
-                        ahead = fmin(ahead, gci_model_p2p(m, j, o, bytes[o]));
-                double cost = (edge > 0 ? ready[i] : 0) + gci_model_p2p(m, i, j, bytes[j]) +
+                        ahead = fmin(ahead, ticks(m, j, o, bytes[o]));
+                double cost = (edge > 0 ? ready[i] : 0) + ticks(m, i, j, bytes[j]) +
                               (edge > 1 && k < n - 1 ? ahead : 0);
                 if (joined[i] && !joined[j] && cost < least) {
                     least = cost;
@@ -211,8 +217,8 @@ static void prim_parents(const gc_model *m, int n, int root, const size_t bytes[
             }
         joined[to] = true;
         parent[to] = from;
-        ready[to] = ready[from] + gci_model_p2p(m, from, to, bytes[to]);
-        ready[from] += gci_model_busy(m, from, to, bytes[to]);
+        ready[to] = ready[from] + ticks(m, from, to, bytes[to]);
+        ready[from] += (double)gci_model_busy_ticks(m, from, to, bytes[to]);
     }
 }
 
@@ -277,12 +283,12 @@ typedef struct deal {
 static void check_pick(deal *d, pair p)
 {
     int parent = d->dealt->parent[p.rank], n = d->plain->size;
-    double time = gci_model_p2p(d->m, parent, p.rank, d->bytes[p.rank]);
+    double time = ticks(d->m, parent, p.rank, d->bytes[p.rank]);
     bool later = false;
     assert_true(d->left[p.rank]);
     for (int i = 1; i < n; i++) {
         int other = (d->plain->root + i) % n;
-        double cost = gci_model_p2p(d->m, parent, other, d->bytes[other]);
+        double cost = ticks(d->m, parent, other, d->bytes[other]);
         later |= other == p.rank;
         if (d->left[other])
             assert_true(d->prefer * (cost - time) > 0 || (later && d->prefer * (cost - time) == 0));
@@ -366,7 +372,7 @@ static bool inside(const gc_tree *t, int v, int rank)
 
 static double cost_of(const gc_model *m, int from, int to, size_t bytes)
 {
-    return m ? gci_model_p2p(m, from, to, bytes) : (double)bytes + 1;
+    return m ? ticks(m, from, to, bytes) : (double)bytes + 1;
 }
 
 /* The subtree of child c of v, given what all those before it cost and the cheapest rank among these. */
@@ -509,7 +515,7 @@ static void test_over_clusters(void **state)
     assert_int_equal(gci_clusters_make(&env, &topo, &clusters), GC_OK);
     for (size_t i = 0; i < GCI_COUNT(names); i++) {
         gc_tree t;
-        assert_int_equal(gci_tree_over_clusters(&env, names[i], &(gci_tree_costs){ m, bytes, NULL }, &clusters, 4, &t), GC_OK);
+        assert_int_equal(gci_tree_over_clusters(&env, names[i], &(gci_tree_costs){ .model = m, .bytes = bytes }, &clusters, 4, &t), GC_OK);
         assert_true(gci_tree_is_sound(&t));
         for (int c = 0; c < 3; c++) {
             int top = c == 1 ? 1 : 0;
@@ -563,7 +569,7 @@ static void test_no_memory(void **state)
         for (int n = 0; err == GC_ERR_NOMEM; n++) {
             assert_true(n < 10);
             allocations_left = n;
-            err = gci_tree_make_for(&poor, names[i], &(gci_tree_costs){ m, even, NULL }, 20, 3, &t);
+            err = gci_tree_make_for(&poor, names[i], &(gci_tree_costs){ .model = m, .bytes = even }, 20, 3, &t);
             assert_true(n > 1 || err == GC_ERR_NOMEM);
             assert_true((err == GC_OK) == (t.parent != NULL));
         }

@@ -61,17 +61,21 @@ static void even(gci_env *env, int sites, int hosts, int ranks)
 
 static int site(int rank) { return p.t.site_of[p.t.class_of[rank]]; }
 
-/* Within a round no host and no site's link to others is in two trials. */
+static bool same_path(int a, int b) { return strcmp(p.path[a], p.path[b]) == 0; }
+
+/* Within a round no host and no class's or site's link to others is in two trials. */
 static void check_apart(void)
 {
-    int host[RANKS_MAX], link[RANKS_MAX];
+    int host[RANKS_MAX], class[RANKS_MAX], link[RANKS_MAX];
     memset(host, -1, sizeof host);
+    memset(class, -1, sizeof class);
     memset(link, -1, sizeof link);
     for (int i = 0, round = 0; i < p.t.n; i++) {
         const gci_trial *trial = &p.t.trial[i];
         assert_true(trial->round == round || trial->round == round + 1);
         if (trial->round > round) {
             memset(host, -1, sizeof host);
+            memset(class, -1, sizeof class);
             memset(link, -1, sizeof link);
             round = trial->round;
         }
@@ -80,9 +84,13 @@ static void check_apart(void)
                 int end[2] = { trial->flow[part][k].from, trial->flow[part][k].to };
                 assert_int_not_equal(end[0], end[1]);
                 for (int e = 0; e < 2; e++) {
-                    int *h = &host[p.t.host_of[end[e]]], *l = &link[site(end[e])];
+                    int *h = &host[p.t.host_of[end[e]]], *c = &class[p.t.class_of[end[e]]], *l = &link[site(end[e])];
                     assert_true(*h < 0 || *h == i);
                     *h = i;
+                    if (p.t.class_of[end[0]] == p.t.class_of[end[1]])
+                        continue;
+                    assert_true(*c < 0 || *c == i);
+                    *c = i;
                     if (site(end[0]) == site(end[1]))
                         continue;
                     assert_true(*l < 0 || *l == i);
@@ -118,15 +126,21 @@ static void test_random(void **state)
     gci_env env = { .alloc = NULL };
     seed_random();
     for (int turn = 0; turn < 200; turn++) {
-        int sites = 1 + below(9), hosts = 1 + below(40);
+        int sites = 1 + below(9), hosts = 1 + below(40), racks = below(4);
         p.ranks = 1 + below(120);
         for (int i = 0; i < p.ranks; i++) {
             p.host[i] = below(hosts);
-            snprintf(p.path[i], sizeof p.path[i], "s%d", p.host[i] % sites);
+            snprintf(p.path[i], sizeof p.path[i], racks ? "s%d/r%d" : "s%d", p.host[i] % sites, p.host[i] / sites % gci_max32(racks, 1));
         }
         assert_int_equal(GC_OK, make(&env));
         check_apart();
         check_complete();
+        for (int i = 1; i < p.ranks; i++) {
+            int32_t a = p.t.class_of[i - 1], b = p.t.class_of[i];
+            assert_true(p.t.class_host[a] <= p.t.host_of[i - 1] && p.t.host_of[i - 1] < p.t.class_host[a + 1]);
+            assert_true(p.t.classes == p.t.hosts ? (a == b) == (p.t.host_of[i - 1] == p.t.host_of[i])
+                                                 : (a == b) == same_path(i - 1, i));
+        }
         drop(&env);
     }
 }
@@ -161,8 +175,13 @@ static void test_rounds(void **state)
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
-/* way: what the latency of longer messages is more. */
-typedef struct truth { double lan, wan, nic, line, uplink_out, uplink_in, way; bool together; } truth;
+/* way: what the latency of longer messages is more; rack, between: between racks of a site, if they are not as within. */
+typedef struct truth { double lan, wan, nic, line, uplink_out, uplink_in, way; bool together; double rack, between; } truth;
+
+static double latency_of(const truth *w, int a, int b)
+{
+    return site(a) != site(b) ? w->wan : w->rack > 0 && !same_path(a, b) ? w->rack : w->lan;
+}
 
 /* What k flows of each part take for a byte of each, if hosts, lines between sites and uplinks are what is slow. */
 static double slope_of(const truth *w, const gci_trial *trial, int part)
@@ -180,6 +199,7 @@ static double slope_of(const truth *w, const gci_trial *trial, int part)
             down += far && (site(a.to) == site(b.to) || (w->together && site(a.to) == site(b.from)));
             line += far && site(a.from) == site(b.from) && site(a.to) == site(b.to);
         }
+        most = fmax(most, far || same_path(a.from, a.to) ? 0 : w->between);
         most = fmax(fmax(most, fmax(out, in) * w->nic), fmax(line * w->line, fmax(up * w->uplink_out, down * w->uplink_in)));
     }
     return most;
@@ -194,7 +214,7 @@ static gc_model *fit(gci_env *env, const truth *w, enum gci_model_kind kind)
     for (int i = 0; i < p.t.n; i++)
         for (int part = 0; part < p.t.trial[i].parts; part++) {
             gci_flow flow = p.t.trial[i].flow[part][0];
-            double latency = site(flow.from) != site(flow.to) ? w->wan : w->lan;
+            double latency = latency_of(w, flow.from, flow.to);
             found[i].points[part] = 4;
             found[i].gap = 1e-6;
             for (int k = 0; k < 4; k++) {
@@ -263,6 +283,42 @@ static void test_shared(void **state)
     }
 }
 
+/* Two sites of three racks of four hosts, of which one has but one: a class each. Then too many racks. */
+static void test_racks(void **state)
+{
+    (void)state;
+    gci_env env = { .alloc = NULL };
+    const truth w = { .lan = 50e-6, .rack = 200e-6, .between = 4e-8, .wan = 10e-3, .nic = 8e-9, .line = 1e-6 };
+    p.ranks = 21;
+    for (int i = 0; i < p.ranks; i++) {
+        p.host[i] = i;
+        snprintf(p.path[i], sizeof p.path[i], "s%d/r%d", i % 2, i < 20 ? i / 2 % 3 : 3);
+    }
+    assert_int_equal(GC_OK, make(&env));
+    assert_int_equal(p.t.classes, 7);
+    print_message("%d hosts of 2 sites and 7 racks: %d trials in %d rounds\n", p.ranks, p.t.n, p.t.rounds);
+    assert_true(p.t.rounds <= 14);
+    check_apart();
+    check_complete();
+    gc_model *m = fit(&env, &w, GCI_HOCKNEY);
+    for (int i = 0; i < p.ranks; i++)
+        for (int k = 0; k < p.ranks; k++) {
+            double seconds, per_byte = site(i) != site(k) ? w.line : same_path(i, k) ? w.nic : w.between;
+            assert_int_equal(GC_OK, gc_model_p2p(m, i, k, 100000, &seconds));
+            assert_true(i == k || is(seconds, latency_of(&w, i, k) + per_byte * (100000 + GCI_HEADER_BYTES)));
+        }
+    gc_model_free(m);
+    drop(&env);
+    p.ranks = GCI_TRIAL_CLASSES + 1;
+    for (int i = 0; i < p.ranks; i++)
+        snprintf(p.path[i], sizeof p.path[i], "s%d/r%d", i % 2, p.host[i] = i);
+    assert_int_equal(GC_OK, make(&env));
+    assert_int_equal(p.t.classes, 2);
+    check_apart();
+    check_complete();
+    drop(&env);
+}
+
 static void test_plogp(void **state)
 {
     (void)state;
@@ -277,6 +333,25 @@ static void test_plogp(void **state)
     assert_true(is(gci_curve_at(&cost->curve[GCI_COST_SEND], 1), 1e-7));
     assert_true(is(gci_curve_at(&cost->curve[GCI_COST_RECV], 1), 1e-7));
     assert_true(is(cost->latency, 10e-3 + 1e-6 * (1 + GCI_HEADER_BYTES) - 1e-6));
+    gc_model_free(m);
+    drop(&env);
+}
+
+/* The first message of several packets was disturbed, and took longer than the last. */
+static void test_disturbed(void **state)
+{
+    (void)state;
+    gci_env env = { .alloc = NULL };
+    gci_findings found = { .points = { 3, 3 } };
+    gc_model *m;
+    double seconds;
+    even(&env, 1, 2, 1);
+    for (int i = 0; i < 6; i++)
+        found.point[i / 3][i % 3] = (gci_finding){ .bytes = (uint64_t[]){ 1, 4096, 8193 }[i % 3],
+                                                   .seconds = (double[]){ 1e-4, 9e-4, 3e-4 }[i % 3] };
+    assert_int_equal(GC_OK, gci_trials_fit(&env, &p.t, &found, GCI_HOCKNEY, &m));
+    assert_int_equal(GC_OK, gc_model_p2p(m, 0, 1, 8192000, &seconds));
+    assert_true(seconds > 0.2 && seconds < 0.21);
     gc_model_free(m);
     drop(&env);
 }
@@ -318,7 +393,9 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_racks),
         cmocka_unit_test(test_plogp),
+        cmocka_unit_test(test_disturbed),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

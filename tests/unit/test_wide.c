@@ -658,6 +658,48 @@ static void test_no_memory(void **state)
     drop_grid(&g);
 }
 
+static int fails_at;
+
+static void *fails_once(void *user, void *old, size_t bytes)
+{
+    (void)user;
+    if (bytes == 0) {
+        free(old);
+        return NULL;
+    }
+    return --fails_at == 0 ? NULL : realloc(old, bytes);
+}
+
+/* One allocation alone that fails is no schedule either: not one without the copies that it would send from, say. */
+static void test_no_memory_once(void **state)
+{
+    (void)state;
+    static const int site[7] = { 0, 1, 0, 2, 2, 1, 0 };
+    grid g;
+    make_grid(&g, 7, site, true);
+    gci_env poor = { .alloc = fails_once };
+    size_t sizes[49];
+    for (size_t i = 0; i < GCI_COUNT(sizes); i++)
+        sizes[i] = 8;
+    for (int coll = 0; coll < GCI_COLLS; coll++)
+        for (int kind = 0; kind < 4; kind++) {
+            job_spec j = { .coll = (enum gci_coll)coll, .algo = "wide", .ranks = 7, .bytes = 24, .elem_bytes = 8, .segment = 8,
+                           .clusters = &g.s, .sizes = kind % 2 ? sizes : NULL, .places = kind / 2 ? JOB_IN_PLACE : JOB_APART };
+            gci_call call;
+            job_call(&j, 0, &call);
+            for (int nth = 1, met = 1; met; nth++) {
+                gci_sched sched;
+                fails_at = nth;
+                int err = gci_sched_build(&poor, gci_algo_find(j.coll, "wide"), "wide", &call, &sched);
+                met = fails_at <= 0;
+                assert_true(err == (met ? GC_ERR_NOMEM : GC_OK));
+                gci_sched_free(&poor, &sched);
+            }
+            job_call_free(&call);
+        }
+    drop_grid(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -669,7 +711,7 @@ int main(void)
         cmocka_unit_test(test_rounds_without_scratch),
         cmocka_unit_test(test_long_vectors_use_several_hosts),
         cmocka_unit_test(test_one_cluster_is_refused),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_no_memory_once),
     };
     seed_random();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,507 @@
+/* shrink.c: the survivors of a communicator agree who they are, whoever dies meanwhile.
+ * SPDX-License-Identifier: MIT
+ *
+ * The coordinator is the lowest member that a rank does not know dead. It hears from all others whom they know dead, decides (a
+ * context, and who is no member), sees that all have the decision, and lets them go:
+ *
+ *     all -> coordinator     STATE      whom I know dead
+ *     coordinator -> all     DECIDE     the decision, when all have spoken or are dead
+ *     all -> coordinator     ACK        I hold it
+ *     coordinator -> all     RELEASE    all who live hold it
+ *
+ * If it dies, who holds its decision passes that on to all (FORWARD) and is through; who holds none turns to the next coordinator.
+ * That begins as the first did, only that it may be told a decision instead of a STATE: then it passes that on, and is through.
+ *
+ * What is relied on: who dies is heard of by all in the end, and a death is never taken back (life.c, peers.c). So a rank's
+ * coordinator changes only upwards, and it waits for nobody but its coordinator, or as coordinator for all; those answer or die.
+ *
+ * Two decisions do not meet:
+ *  - A rank takes a decision from its present coordinator alone, or as coordinator from anybody. So when a coordinator decides anew,
+ *    nobody holds another one who lives for it: that rank would have passed it on, to it too, instead of speaking or dying. And
+ *    nobody who has spoken takes another one later.
+ *  - Who is through by RELEASE leaves nobody without the decision, and who is through otherwise has passed it on before: so nobody
+ *    waits for a rank that is through and owes it something. The messages of FORWARD come in the end, or their sender dies.
+ *  - Who says what makes no sense is given up, which all hear of as of a death, and the agreement goes on without it.
+ *  - Who is dead for some although it lives (a partition, a rank that was given up) learns so, or that the others are dead for
+ *    it. It gets GC_ERR_PEER, or is among those left at its side. Who has its decision has it with the same ranks.
+ *
+ * Messages have a context of their own and the number of the shrink as tag. What comes for a number that is over is dropped
+ * (p2p.c); it may come because FORWARD goes to those, too, who are through. Sends belong to nobody: they hold their own bytes,
+ * so who is through may leave, free the communicator, and need not wait for those who do not listen any more.
+ *
+ * Lack of memory: before the first message it is an error, and nothing has happened. Later, what was to be posted is posted
+ * again until there is memory; the others wait for that, but after SHRINK_HUNGER the rank gives itself up.
+ *
+ * Time: two round trips if nobody dies. Memory: a message is 8 bytes and a bit for each rank; the coordinator has one for each rank.
+ */
+#include "gridcomm_int.h"
+
+enum { SHRINK_STATE = 1, SHRINK_DECIDE, SHRINK_ACK, SHRINK_RELEASE, SHRINK_FORWARD,
+       SHRINK_HEAD = 8 };                       /* bytes: what it is; the context. Then a bit for each rank: is it no member? */
+#define SHRINK_HUNGER (5 * GCI_SECOND)          /* without success: documented */
+#define SHRINK_LINGER GCI_SECOND                /* what is on its way to others is waited for, but not for ever */
+
+typedef struct shrink shrink;
+
+/* A message to some ranks. It goes when none of its sends is under way, and none will be. */
+typedef struct shrink_mail {
+    struct shrink_mail *next;
+    gci_env *env;
+    shrink  *s;                     /* NULL: that is over */
+    int      posted;                /* sends under way */
+    uint8_t *due;                   /* [size]: still to be posted to this rank */
+    uint8_t  bytes[];
+} shrink_mail;
+
+enum shrink_stand { SHRINK_IDLE, SHRINK_DUE, SHRINK_POSTED, SHRINK_COME, SHRINK_GONE, SHRINK_WRONG };
+typedef struct shrink_slot {        /* what is heard from a rank */
+    shrink     *s;
+    int         rank;
+    enum shrink_stand stand;
+    uint8_t    *room;
+} shrink_slot;
+
+struct shrink {
+    gc_comm     *comm;
+    gci_env     *env;
+    size_t       bytes;             /* of each message */
+    shrink_slot *slot;              /* [size] */
+    gc_request **request;           /* [size]: of slots that are posted */
+    uint8_t     *rooms;             /* of a coordinator's slots */
+    uint8_t     *room;              /* of the only slot of others */
+    uint8_t     *value;             /* as a message: the decision, if it is held; else whom I know dead */
+    shrink_mail *mails;
+    int          waiting;           /* slots that are due or posted */
+    int          unsent;            /* messages that are due or posted */
+    int          hint;
+    int64_t      hungry_since;      /* some memory that must be had has not been; 0: it has */
+    bool         held, through, again;      /* again: memory has failed for what was posted, and it is due once more */
+};
+
+/* ---- who lives ---------------------------------------------------------------------------------------------------- */
+
+/* Why this rank cannot go on. */
+static int shrink_trouble(const shrink *s)
+{
+    return gci_comm_gone(s->comm, s->comm->rank);       /* it is taken for dead, or the job is aborted */
+}
+
+static bool shrink_lives(const shrink *s, int rank)
+{
+    return gci_comm_gone(s->comm, rank) == GC_OK;
+}
+
+static int shrink_coordinator(const shrink *s)
+{
+    int rank = 0;
+    while (rank < s->comm->rank && !shrink_lives(s, rank))
+        rank++;
+    return rank;
+}
+
+/* It breaks the rules: nobody is to wait for it. Not from inside of a callback, whose pair this ends. */
+static void shrink_give_up(const shrink *s, int rank)
+{
+    gci_give_up(s->comm->world->p2p, gci_world_rank(s->comm, rank), GC_ERR_PROTOCOL, "in gc_comm_shrink it said what makes no sense");
+}
+
+static bool shrink_is_out(const uint8_t *message, int rank)
+{
+    return message[SHRINK_HEAD + rank / 8] >> rank % 8 & 1;
+}
+
+static void shrink_note_dead(shrink *s)
+{
+    for (int rank = 0; rank < s->comm->size; rank++)
+        if (!shrink_lives(s, rank))
+            s->value[SHRINK_HEAD + rank / 8] |= (uint8_t)(1 << rank % 8);
+}
+
+/* ---- sending ------------------------------------------------------------------------------------------------------ */
+
+static void shrink_mail_review(shrink_mail *m)
+{
+    if (m->posted == 0 && !m->s)
+        gci_free(m->env, m);
+}
+
+/* The communicator may be gone, unless the shrink is still under way. */
+static void shrink_sent(gc_request *r)
+{
+    shrink_mail *m = r->user;
+    shrink *s = m->s;
+    m->posted--;
+    if (s && r->status.error == GC_ERR_NOMEM) {
+        m->due[gci_comm_rank(s->comm, r->peer)] = true;
+        s->again = true;
+    } else if (s) {
+        s->unsent--;
+    }
+    if (s)
+        gci_overlay_wake(s->comm->world->overlay);
+    shrink_mail_review(m);
+}
+
+/* To a rank that is gone it need not go. false: out of memory. */
+static bool shrink_send(shrink *s, shrink_mail *m, int rank)
+{
+    gci_post post = { .kind = GCI_CONTEXT_SHRINK, .tag = s->comm->shrinks, .orphan = true, .done_fn = shrink_sent, .user = m };
+    gc_request *request;
+    m->posted++;
+    m->due[rank] = false;
+    int err = gci_send_post(s->comm, m->bytes, s->bytes, rank, &post, &request);
+    if (err == GC_OK)
+        return true;
+    m->posted--;
+    m->due[rank] = err == GC_ERR_NOMEM;
+    s->unsent -= err != GC_ERR_NOMEM;
+    return err != GC_ERR_NOMEM;
+}
+
+/* false: out of memory. */
+static bool shrink_receive(shrink *s, shrink_slot *slot);
+
+/* Posts all that is due. false: out of memory for some of it, now or since it was posted. */
+static bool shrink_post(shrink *s)
+{
+    bool all = !s->again;
+    s->again = false;
+    for (shrink_mail *m = s->mails; m; m = m->next)
+        for (int rank = 0; rank < s->comm->size; rank++)
+            if (m->due[rank])
+                all &= shrink_send(s, m, rank);
+    for (int rank = 0; rank < s->comm->size; rank++)
+        if (s->slot[rank].stand == SHRINK_DUE)
+            all &= shrink_receive(s, &s->slot[rank]);
+    all &= !s->again;
+    s->again = false;                   /* that is due after a pause */
+    return all;
+}
+
+static bool shrink_stirs(void *arg)
+{
+    const shrink *s = arg;
+    return s->waiting == 0 || s->again || shrink_trouble(s) < 0;
+}
+
+/* There was all the memory that is needed, or not: is it time to end that? */
+static void shrink_fed(shrink *s, bool all)
+{
+    gci_world *w = s->comm->world;
+    int64_t now = s->env->sys->now(s->env->sys);
+    if (all)
+        s->hungry_since = 0;
+    else if (s->hungry_since == 0)
+        s->hungry_since = now;
+    else if (now - s->hungry_since > SHRINK_HUNGER && shrink_trouble(s) == GC_OK)
+        gci_give_up(w->p2p, w->rank, GC_ERR_NOMEM, "it has no memory for gc_comm_shrink");
+}
+
+static void shrink_review(shrink *s)
+{
+    for (int rank = 0; rank < s->comm->size; rank++)
+        if (s->slot[rank].stand == SHRINK_WRONG) {
+            s->slot[rank].stand = SHRINK_GONE;
+            shrink_give_up(s, rank);
+        }
+}
+
+/* Until all that is to be heard has been, or will not be. */
+static int shrink_wait(shrink *s)
+{
+    gci_caller caller = { .request = s->request, .requests = s->comm->size };
+    gci_world *w = s->comm->world;
+    int err;
+    for (;;) {
+        bool all = shrink_post(s);
+        shrink_fed(s, all);
+        shrink_review(s);
+        err = shrink_trouble(s);
+        if (err < 0 || s->waiting == 0)
+            return err;
+        gci_world_wait(w, &caller, shrink_stirs, s, &s->hint,
+                       all ? GCI_FOREVER : s->env->sys->now(s->env->sys) + GCI_MEMORY_PAUSE);
+    }
+}
+
+static bool shrink_in_trouble(void *arg)
+{
+    return shrink_trouble(arg) < 0;
+}
+
+/* Memory that must be had. NULL: this rank cannot go on for another reason. */
+static void *shrink_alloc(shrink *s, size_t bytes)
+{
+    gci_world *w = s->comm->world;
+    void *room;
+    while (!(room = gci_alloc(s->env, bytes)) && shrink_trouble(s) == GC_OK) {
+        shrink_fed(s, false);
+        gci_overlay_wait(w->overlay, shrink_in_trouble, s, NULL, s->env->sys->now(s->env->sys) + GCI_MEMORY_PAUSE);
+    }
+    shrink_fed(s, room != NULL);
+    return room;
+}
+
+/* Says the value to one rank, or to all others that live (rank -1). */
+static void shrink_say(shrink *s, int what, int rank)
+{
+    size_t ranks = (size_t)s->comm->size;
+    shrink_mail *m = shrink_alloc(s, sizeof *m + s->bytes + ranks);
+    if (!m)
+        return;
+    m->env = s->env;
+    m->s = s;
+    m->due = m->bytes + s->bytes;
+    memcpy(m->bytes, s->value, s->bytes);
+    gci_put32(m->bytes, (uint32_t)what);
+    for (int i = 0; i < s->comm->size; i++)
+        if (i != s->comm->rank && (rank < 0 || rank == i)) {
+            m->due[i] = true;
+            s->unsent++;
+        }
+    m->next = s->mails;
+    s->mails = m;
+    shrink_post(s);
+}
+
+/* ---- receiving ---------------------------------------------------------------------------------------------------- */
+
+static void shrink_came(gc_request *r)
+{
+    shrink_slot *slot = r->user;
+    shrink *s = slot->s;
+    bool whole = r->status.error == GC_OK && r->status.bytes == s->bytes;
+    s->request[slot->rank] = NULL;
+    slot->stand = whole ? SHRINK_COME : shrink_lives(s, slot->rank) ? SHRINK_WRONG : SHRINK_GONE;
+    s->waiting--;
+    gci_overlay_wake(s->comm->world->overlay);
+}
+
+static bool shrink_receive(shrink *s, shrink_slot *slot)
+{
+    gci_post post = { .kind = GCI_CONTEXT_SHRINK, .tag = s->comm->shrinks, .done_fn = shrink_came, .user = slot };
+    gc_request *request = NULL;
+    slot->stand = SHRINK_POSTED;
+    int err = gci_recv_post(s->comm, slot->room, s->bytes, slot->rank, &post, &request);
+    if (err == GC_OK) {
+        if (slot->stand == SHRINK_POSTED)       /* else it has come, and the request is gone */
+            s->request[slot->rank] = request;
+        return true;
+    }
+    slot->stand = err == GC_ERR_NOMEM ? SHRINK_DUE : SHRINK_GONE;
+    s->waiting -= err != GC_ERR_NOMEM;
+    return err != GC_ERR_NOMEM;
+}
+
+static void shrink_listen(shrink *s, int rank, uint8_t *room)
+{
+    s->slot[rank].room = room;
+    s->slot[rank].stand = SHRINK_DUE;
+    s->waiting++;
+    s->hint = gci_world_rank(s->comm, rank);
+}
+
+/* One that no communicator has or had here. */
+static bool shrink_is_fresh(const shrink *s, uint32_t context)
+{
+    const gci_world *w = s->comm->world;
+    for (const gc_comm *comm = w->comms; comm; comm = comm->next)
+        if (comm->context == context)
+            return false;
+    return context % GCI_CONTEXT_KINDS == 0 && !gci_context_is_closed(w->p2p, context);
+}
+
+/* What has come from this rank, if it is one of the two that may come now; 0: it is gone. */
+static int shrink_heard(shrink *s, int rank, int one, int other)
+{
+    if (s->slot[rank].stand != SHRINK_COME)
+        return 0;
+    uint32_t what = gci_get32(s->slot[rank].room);
+    uint32_t context = gci_get32(s->slot[rank].room + 4);
+    bool decision = what == SHRINK_DECIDE || what == SHRINK_FORWARD;
+    s->slot[rank].stand = SHRINK_IDLE;
+    if ((what == (uint32_t)one || what == (uint32_t)other) &&
+        (!decision || shrink_is_fresh(s, context)))
+        return (int)what;
+    shrink_give_up(s, rank);
+    return 0;
+}
+
+/* ---- the agreement ------------------------------------------------------------------------------------------------ */
+
+static void shrink_hold(shrink *s, const uint8_t *message)
+{
+    memcpy(s->value, message, s->bytes);
+    s->held = true;
+}
+
+static void shrink_forward(shrink *s)
+{
+    shrink_say(s, SHRINK_FORWARD, -1);
+    s->through = true;
+}
+
+/* Until it is through, or the coordinator is dead and nothing is held. */
+static int shrink_follow(shrink *s, int coordinator)
+{
+    shrink_note_dead(s);
+    shrink_say(s, SHRINK_STATE, coordinator);
+    while (!s->through) {
+        shrink_listen(s, coordinator, s->room);
+        int err = shrink_wait(s);
+        if (err < 0)
+            return err;
+        int what = s->held ? shrink_heard(s, coordinator, SHRINK_RELEASE, SHRINK_RELEASE)
+                           : shrink_heard(s, coordinator, SHRINK_DECIDE, SHRINK_FORWARD);
+        if (what == 0 && !s->held)
+            return GC_OK;
+        if (what == SHRINK_DECIDE || what == SHRINK_FORWARD)
+            shrink_hold(s, s->room);
+        if (what == SHRINK_DECIDE)
+            shrink_say(s, SHRINK_ACK, coordinator);
+        else if (what == SHRINK_RELEASE)
+            s->through = true;
+        else
+            shrink_forward(s);
+    }
+    return GC_OK;
+}
+
+/* Hears one message from all that live. */
+static int shrink_hear_all(shrink *s)
+{
+    for (int rank = 0; rank < s->comm->size; rank++)
+        if (rank != s->comm->rank && shrink_lives(s, rank))
+            shrink_listen(s, rank, s->rooms + (size_t)rank * s->bytes);
+    return shrink_wait(s);
+}
+
+/* Makes one of what all have said. */
+static void shrink_gather(shrink *s)
+{
+    const uint8_t *decided = NULL;
+    for (int rank = 0; rank < s->comm->size; rank++) {
+        const uint8_t *said = s->slot[rank].room;
+        int what = shrink_heard(s, rank, SHRINK_STATE, SHRINK_FORWARD);
+        for (size_t i = SHRINK_HEAD; what == SHRINK_STATE && i < s->bytes; i++)
+            s->value[i] |= said[i];
+        if (what == SHRINK_FORWARD)
+            decided = said;
+    }
+    if (decided)
+        shrink_hold(s, decided);
+}
+
+static int shrink_lead(shrink *s, uint32_t context)
+{
+    s->rooms = shrink_alloc(s, (size_t)s->comm->size * s->bytes);
+    int err = s->rooms ? shrink_hear_all(s) : shrink_trouble(s);
+    if (err < 0)
+        return err;
+    shrink_gather(s);
+    if (s->held) {
+        shrink_forward(s);
+        return GC_OK;
+    }
+    shrink_note_dead(s);
+    gci_put32(s->value + 4, context);
+    s->held = true;
+    shrink_say(s, SHRINK_DECIDE, -1);
+    err = shrink_hear_all(s);
+    for (int rank = 0; err == GC_OK && rank < s->comm->size; rank++)
+        shrink_heard(s, rank, SHRINK_ACK, SHRINK_ACK);
+    if (err < 0)
+        return err;
+    shrink_say(s, SHRINK_RELEASE, -1);
+    s->through = true;
+    return GC_OK;
+}
+
+/* ---- one shrink --------------------------------------------------------------------------------------------------- */
+
+static int shrink_open(shrink *s, gc_comm *comm)
+{
+    size_t ranks = (size_t)comm->size;
+    *s = (shrink){ .comm = comm, .env = &comm->world->env, .bytes = SHRINK_HEAD + (ranks + 7) / 8, .hint = -1 };
+    s->slot = gci_alloc(s->env, ranks * sizeof *s->slot);
+    s->request = gci_alloc(s->env, ranks * sizeof(gc_request *));
+    s->room = gci_alloc(s->env, 2 * s->bytes);
+    if (!s->slot || !s->request || !s->room) {
+        gci_free(s->env, s->slot);
+        gci_free(s->env, s->request);
+        gci_free(s->env, s->room);
+        return GC_ERR_NOMEM;
+    }
+    s->value = s->room + s->bytes;
+    for (int rank = 0; rank < comm->size; rank++)
+        s->slot[rank] = (shrink_slot){ .s = s, .rank = rank };
+    return GC_OK;
+}
+
+static bool shrink_is_sent(void *arg)
+{
+    const shrink *s = arg;
+    return s->unsent == 0 || s->again || shrink_trouble(s) < 0;
+}
+
+/* Others wait for what is still to go, and after this only other calls move it. */
+static void shrink_linger(shrink *s)
+{
+    gci_sys *sys = s->env->sys;
+    int64_t now = sys->now(sys), end = now + SHRINK_LINGER;
+    for (bool all = false; s->unsent > 0 && (now < end || !all) && shrink_trouble(s) == GC_OK; now = sys->now(sys)) {
+        all = shrink_post(s);
+        shrink_fed(s, all);
+        gci_overlay_wait(s->comm->world->overlay, shrink_is_sent, s, NULL, all ? end : now + GCI_MEMORY_PAUSE);
+    }
+}
+
+static void shrink_close(shrink *s)
+{
+    for (int rank = 0; rank < s->comm->size; rank++)
+        if (s->request[rank])
+            gci_request_drop(s->request[rank]);
+    for (shrink_mail *m = s->mails, *next; m; m = next) {
+        next = m->next;
+        m->s = NULL;
+        shrink_mail_review(m);
+    }
+    s->comm->shrinks++;
+    gci_unexpected_past(s->comm);
+    gci_free(s->env, s->slot);
+    gci_free(s->env, s->request);
+    gci_free(s->env, s->rooms);
+    gci_free(s->env, s->room);
+}
+
+GCI int gci_shrink(gc_comm *comm, uint32_t *context, uint8_t out[])
+{
+    shrink s;
+    gci_enter(comm->world);
+    int err = shrink_open(&s, comm);
+    if (err < 0) {
+        gci_leave(comm->world);
+        return gci_fail(comm, err, -1, "no memory for what %d ranks say", comm->size);
+    }
+    err = shrink_trouble(&s);
+    while (err == GC_OK && !s.through) {
+        int coordinator = shrink_coordinator(&s);
+        err = coordinator == comm->rank ? shrink_lead(&s, *context) : shrink_follow(&s, coordinator);
+    }
+    if (err == GC_OK) {
+        shrink_linger(&s);
+        err = shrink_trouble(&s);       /* what it owed the others may have been too much for its memory */
+    }
+    *context = gci_get32(s.value + 4);
+    for (int rank = 0; rank < comm->size; rank++)
+        out[rank] = shrink_is_out(s.value, rank);
+    shrink_close(&s);
+    gci_leave(comm->world);
+    if (err == GC_OK && !out[comm->rank])
+        return GC_OK;
+    if (err == GC_ERR_ABORTED)
+        return gci_fail(comm, err, gci_comm_rank(comm, comm->world->abort_origin), "gc_comm_shrink: gc_abort was called");
+    if (err == GC_ERR_NOMEM)
+        return gci_fail(comm, err, comm->rank, "gc_comm_shrink: there has been no memory for too long, this rank gave itself up");
+    return gci_fail(comm, GC_ERR_PEER, comm->rank, "gc_comm_shrink: the others take this rank for dead");
+}
