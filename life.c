@@ -493,9 +493,10 @@ GCI void gci_life_restart(gci_control *c)
 
 /* ---- who can no longer be reached ------------------------------------------------------------------------------ */
 
-/* A breadth-first tree from root over ranks that live and links that are up: span[v] is the parent of v, root its own, -1
- * where it does not reach. Of several parents the lowest counts, so every rank of the same knowledge finds the same. */
-GCI void gci_life_span(gci_control *c, int root)
+/* A breadth-first tree from root over ranks that live and those of the first `edges` links that are up: span[v] is the parent of
+ * v, root its own, -1 where it does not reach. Of several parents the lowest counts, so every rank of the same knowledge finds
+ * the same. */
+static void life_span_over(gci_control *c, int root, int edges)
 {
     int32_t *parent = c->span, *level = c->span + c->place.ranks;
     bool more = true;
@@ -506,7 +507,7 @@ GCI void gci_life_span(gci_control *c, int root)
     level[root] = 0;
     for (int at = 0; more; at++) {
         more = false;
-        for (int e = 0; e < life_edges(c); e++) {
+        for (int e = 0; e < edges; e++) {
             int a, b, from, to;
             life_ends(c, e, &a, &b);
             from = level[a] == at ? a : b;
@@ -519,6 +520,8 @@ GCI void gci_life_span(gci_control *c, int root)
         }
     }
 }
+
+GCI void gci_life_span(gci_control *c, int root) { life_span_over(c, root, life_edges(c)); }
 
 /* "its links 1-4, 2-4 are gone": those that led over the gap. */
 static void life_cut_text(const gci_control *c, int rank, char text[GCI_TEXT])
@@ -548,15 +551,28 @@ static void life_cut_text(const gci_control *c, int rank, char text[GCI_TEXT])
 }
 
 /* What others find later of it may be too late: who has been given up by one is given up by all. */
+static void life_give_up(gci_control *c, int rank, const char *text)
+{
+    c->losses[c->loss_count++] = (struct gci_lost){ .a = (uint32_t)rank, .origin = (uint32_t)c->place.rank, .kind = LIFE_NOTICE_GONE,
+                                                    .how = LIFE_CUT_OFF, .from = -1 };      /* there is room for every rank */
+    life_dead(c, rank, GCI_NEWS_DEAD, GC_ERR_PEER, text);
+}
+
 GCI void gci_life_cut_off(gci_control *c, int rank)
 {
     char text[GCI_TEXT];
 
     gci_life_span(c, c->place.rank);
     life_cut_text(c, rank, text);
-    c->losses[c->loss_count++] = (struct gci_lost){ .a = (uint32_t)rank, .origin = (uint32_t)c->place.rank, .kind = LIFE_NOTICE_GONE,
-                                                    .how = LIFE_CUT_OFF, .from = -1 };      /* there is room for every rank */
-    life_dead(c, rank, GCI_NEWS_DEAD, GC_ERR_PEER, text);
+    life_give_up(c, rank, text);
+}
+
+/* A network that had fallen apart is joined again while a verdict is given: over a new link comes the word of its other side that
+ * somebody of this rank's own side is dead. It stays with its own, that which the links of the backbone hold together. */
+static bool life_is_of_another_side(gci_control *c, int from, int rank)
+{
+    life_span_over(c, c->place.rank, c->graph.edges);
+    return c->span[rank] >= 0 && c->span[from] < 0;
 }
 
 /* ---- telling --------------------------------------------------------------------------------------------------- */
@@ -697,10 +713,17 @@ GCI void gci_life_notify(gci_control *c, const gci_notice *notice)
 /* Another rank has given this one up. Where no way is left from here either, it is known why. */
 static void life_hear_cut_off(gci_control *c, const gci_notice *n, int from)
 {
+    char text[GCI_TEXT], address[GCI_ADDR_TEXT];
     int rank = (int)n->word[0];
 
     if (c->gone[from] || c->gone[rank])         /* who is dead here says so of those who live */
         return;
+    if (life_is_of_another_side(c, from, rank)) {
+        snprintf(text, sizeof text, "rank %d (%s) was cut off: it has given up rank %d, which is on this side", from,
+                 gci_life_address(c, from, address), rank);
+        life_give_up(c, from, text);
+        return;
+    }
     gci_life_span(c, c->place.rank);
     if (c->span[rank] < 0)
         gci_life_cut_off(c, rank);

@@ -20,6 +20,7 @@
 
 enum { RANKS_MAX = 24, EVENTS_MAX = 6, SHRINKS_MAX = 24, PEER_S = 2 };
 #define BEGIN (500 * (int64_t)GCI_NS_PER_MS)       /* when the first shrink is called */
+#define DEAF  (700 * (int64_t)GCI_NS_PER_MS)
 #define PAUSE (20 * (int64_t)GCI_NS_PER_MS)
 #define COMPUTES (5 * GCI_SECOND)
 
@@ -40,6 +41,7 @@ typedef struct trial {
     int       partings;
     gci_control *control[RANKS_MAX];
     int       sites;                        /* that will be cut off from each other; 0: one, that is whole */
+    int64_t   joined;                       /* since BEGIN: they are joined again, and the host of rank 1 hears nothing for DEAF */
     int64_t   latency;
     gct_event event[EVENTS_MAX];
     int       events;
@@ -94,6 +96,8 @@ static ssize_t watched_send(gci_sys *sys, int fd, const struct iovec *part, int 
     return simulated_send(sys, fd, part, n);
 }
 
+static void deafen(void *arg, void *mends);
+
 static void started(sim *net, sim_proc **procs, int ranks, void *arg)
 {
     trial *t = watched = arg;
@@ -104,6 +108,10 @@ static void started(sim *net, sim_proc **procs, int ranks, void *arg)
         gci_sys *sys = sim_sys(procs[rank]);
         simulated_send = sys->send;
         sys->send = watched_send;
+    }
+    if (t->joined) {
+        sim_at(net, t->began + BEGIN + t->joined, deafen, t, NULL);
+        sim_at(net, t->began + BEGIN + t->joined + DEAF, deafen, t, t);
     }
 }
 
@@ -767,6 +775,43 @@ static void test_partition(void **state)
     }
 }
 
+static void deafen(void *arg, void *mends)
+{
+    trial *t = arg;
+    sim_host *deaf = sim_proc_host(t->procs[1]);
+    for (int rank = 0; rank < t->ranks; rank++) {
+        sim_host *other = sim_proc_host(t->procs[rank]);
+        if (other != deaf && mends)
+            sim_mend(other, deaf);
+        else if (other != deaf)
+            sim_cut_way(other, deaf);
+    }
+}
+
+/* Joined again about when each side gives the other up, some of which is later for some: all have one communicator, or each side
+ * has its own. Nobody loses one of its own side to the word of the other, even if one of them does not hear that they are joined. */
+static void test_partition_ends(void **state)
+{
+    enum { HALF = 12, TIMES = 60, FROM_MS = -200, STEP_MS = 25 };
+    int whole = 0;
+    (void)state;
+    for (int i = 0; i < TIMES; i++) {
+        trial t = { .ranks = 2 * HALF, .per_host = 1 + i % 3, .sites = 2, .calm = i % 2, .frees = true, .latency = GCI_NS_PER_MS, .density = 0.1 };
+        t.joined = PEER_S * GCI_SECOND + (FROM_MS + i * STEP_MS) * (int64_t)GCI_NS_PER_MS;
+        t.event[t.events++] = (gct_event){ .at = BEGIN, .what = GCT_CUT_SITES, .a = 0, .b = HALF };
+        t.event[t.events++] = (gct_event){ .at = BEGIN + t.joined, .what = GCT_MEND_SITES, .a = 0, .b = HALF };
+        t.end = BEGIN + (PEER_S + 4) * GCI_SECOND;
+        run(&t, 1 + (uint64_t)i);
+        int members = t.given[t.shrinks[0] - 1][0].n;
+        assert_true(members == HALF || members == 2 * HALF);
+        whole += members == 2 * HALF;
+        for (int rank = 0; rank < t.ranks; rank++)
+            assert_int_equal(members, t.given[t.shrinks[rank] - 1][rank].n);
+    }
+    print_message("%d of %d stayed whole\n", whole, TIMES);
+    assert_true(whole && whole < TIMES);
+}
+
 /* ---- at random -------------------------------------------------------------------------------------------------------- */
 
 static trial random_trial(uint64_t *random)
@@ -855,6 +900,7 @@ int main(void)
                                         cmocka_unit_test(test_packets), cmocka_unit_test(test_computing), cmocka_unit_test(test_doubted),
                                         cmocka_unit_test(test_liars), cmocka_unit_test(test_hungry),
                                         cmocka_unit_test(test_hungry_shrinks), cmocka_unit_test(test_partition),
+                                        cmocka_unit_test(test_partition_ends),
                                         cmocka_unit_test(test_parted), cmocka_unit_test(test_random) };
     return cmocka_run_group_tests_name("shrink", tests, NULL, NULL);
 }
