@@ -621,6 +621,8 @@ static const gct_place gap[] = { { .ranks = 3, .wall = GCT_REFUSE, .port_first =
 static const gct_event cut[] = { { 30 * GCI_NS_PER_MS, GCT_CUT, 0, 1, 0 } };
 static const gct_event power_off[] = { { 20 * GCI_NS_PER_MS, GCT_KILL_HOST, 3, -1, 0 } };
 static const gct_event death[] = { { 300 * GCI_NS_PER_MS, GCT_KILL, 3, -1, 0 } };
+/* Of a ring, so that the one between them finds the others again. */
+static const gct_event two_deaths[] = { { 300 * GCI_NS_PER_MS, GCT_KILL, 1, -1, 0 }, { 300 * GCI_NS_PER_MS, GCT_KILL, 3, -1, 0 } };
 
 static void unheard(void *user, int level, const char *line) { (void)user, (void)level, (void)line; }
 static void with_thread(gc_options *o, int rank) { o->progress = rank ? "thread" : "sleep"; o->streams = 1; }
@@ -738,6 +740,8 @@ static const script scenes[] = {
     { "power", rounds, .spec = { .ranks = 4, .events = power_off, .event_count = GCI_COUNT(power_off) }, .dies = true },
     { "survivors", survivors, .spec = { .ranks = 4, .sites = 2, .events = death, .event_count = GCI_COUNT(death) },
       .dies = true, .share = 2 },
+    { "parted", survivors, .spec = { .ranks = 5, .lan_latency = 5 * GCI_NS_PER_MS, .events = two_deaths,
+      .event_count = GCI_COUNT(two_deaths) }, .options = sparse, .dies = true, .share = 2 },
     { "vain", in_vain, .spec = { .ranks = 4, .sites = 2, .events = death, .event_count = GCI_COUNT(death) }, .dies = true },
     { "cut", patient, .spec = { .ranks = 4, .events = cut, .event_count = GCI_COUNT(cut) } },
     { "stall", stalled, .spec = { .ranks = 4, .places = star }, .options = told_late },
