@@ -202,7 +202,8 @@ sweep:
 coverage:
 	@$(MAKE) --no-print-directory COVERAGE=1 test
 	@cd $(BUILD)/coverage && gcov -n $(rooms:%.c=obj/%.o) 2>/dev/null | \
-	  awk -F"'" '/^File/ { f = $$2 } /^Lines/ && f ~ /^[a-z0-9]+\.c$$/ { print f, $$0; f = "" }'
+	  awk -F"'" '/^File/ { f = $$2 } /^Lines/ && f ~ /^[a-z0-9]+\.c$$/ { print f, $$0; split($$0, n, /[:% ]+/); \
+	    all += n[5]; reached += n[3] / 100 * n[5]; f = "" } END { printf "all: %.2f%% of %d lines\n", 100 * reached / all, all }'
 
 version = $(shell awk '/define GRIDCOMM_VERSION_/ { v = v s $$3; s = "." } END { print v }' gridcomm.h)
 install: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(MPI)
