@@ -10,6 +10,7 @@
  * Spinning: a context that polls in vain sleeps a little longer each time, but anything that happens to its process wakes it.
  */
 #define _GNU_SOURCE
+#undef _FORTIFY_SOURCE          /* it takes a jump to another stack for a mistake */
 #include "simnet_int.h"
 
 #include <signal.h>
@@ -280,11 +281,29 @@ static void sim_switch_end(sim *s, sim_ctx *now)
 #endif
 }
 
+/* swapcontext would do, but asks the kernel for its signal mask each time, and under ASan clears the shadow of a whole stack. TSan
+ * knows no other way. */
+static void sim_switch(sim_point *from, sim_point *to)
+{
+#if defined(SIM_TSAN)
+    swapcontext(&from->machine, &to->machine);
+#else
+    if (_setjmp(from->jump) != 0) {
+        return;
+    }
+    if (to->entered) {
+        _longjmp(to->jump, 1);
+    }
+    to->entered = true;
+    setcontext(&to->machine);
+#endif
+}
+
 static void sim_to_scheduler(sim_ctx *c)
 {
     sim *s = c->s;
     sim_switch_begin(s, c, NULL);
-    swapcontext(&c->machine, &s->machine);
+    sim_switch(&c->point, &s->point);
     sim_switch_end(s, c);
 }
 
@@ -293,8 +312,9 @@ static void sim_to_context(sim_ctx *c)
     sim *s = c->s;
     s->current = c;
     c->state = SIM_RUNNING;
+    s->point.entered = true;
     sim_switch_begin(s, NULL, c);
-    swapcontext(&s->machine, &c->machine);
+    sim_switch(&s->point, &c->point);
     sim_switch_end(s, NULL);
     s->current = NULL;
 }
@@ -335,10 +355,10 @@ sim_ctx *sim_ctx_new(sim_proc *proc, void (*run)(void *), void *arg)
     }
     c->bounds = (char *)c->stack + page;
     c->bounds_bytes = s->tuning.stack_bytes;
-    getcontext(&c->machine);
-    c->machine.uc_stack.ss_sp = (char *)c->stack + page;
-    c->machine.uc_stack.ss_size = s->tuning.stack_bytes;
-    makecontext(&c->machine, (void (*)(void))sim_ctx_start, 2, (unsigned)((uintptr_t)c >> 32), (unsigned)(uintptr_t)c);
+    getcontext(&c->point.machine);
+    c->point.machine.uc_stack.ss_sp = (char *)c->stack + page;
+    c->point.machine.uc_stack.ss_size = s->tuning.stack_bytes;
+    makecontext(&c->point.machine, (void (*)(void))sim_ctx_start, 2, (unsigned)((uintptr_t)c >> 32), (unsigned)(uintptr_t)c);
 #ifdef SIM_TSAN
     c->fiber = __tsan_create_fiber(0);
 #endif

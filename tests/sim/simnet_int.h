@@ -15,6 +15,7 @@
 #include "simnet.h"
 
 #include <errno.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <ucontext.h>
 
@@ -26,6 +27,9 @@ struct sim_event {
     bool     owned;
     void   (*fire)(sim *, sim_event *);
 };
+
+/* Where a context goes on: at the beginning of its function, or where it was left. */
+typedef struct sim_point { ucontext_t machine; jmp_buf jump; bool entered; } sim_point;
 
 typedef struct sim_ctx sim_ctx;
 typedef struct sim_file sim_file;
@@ -56,7 +60,7 @@ struct sim_ctx {
     int        idle_calls;      /* calls in a row that found nothing and did not wait */
     int        stuck;           /* waits in a row that something was ready for, of which nothing came */
     int64_t    since;           /* when it last blocked */
-    ucontext_t machine;
+    sim_point  point;
     void      *stack;           /* the mapping, guard page first */
     size_t     stack_bytes;
     void      *fiber;           /* of the sanitizer */
@@ -277,7 +281,7 @@ struct sim {
     sim_event **heap;           size_t events, events_room;
     sim_ctx   **run;            size_t run_head, run_count, run_room;
     sim_ctx    *current;
-    ucontext_t  machine;        /* the scheduler's own context */
+    sim_point   point;          /* the scheduler's own */
     void       *fiber;
     const void *bounds;  size_t bounds_bytes;
     int         contexts, socks, hosts, procs;
