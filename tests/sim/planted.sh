@@ -31,7 +31,7 @@ forward.c|    return hop->lost && hop->lost_epoch == o->epoch;|    return false;
 forward.c|        else if (ahead > 0)|        else if (ahead > 9)|epochs: packets of the next epoch are skipped
 life.c|        life_restarts(c, (int)n->origin, n->word[0]);|        ;|epochs: restarts of others are not heard of
 life.c|    c->restart_at[origin] = ++c->restart_clock;|    c->restart_at[origin] = origin == c->place.rank ? ++c->restart_clock : 0;|epochs: restarts are not passed on
-life.c|    life_keep(c, notice, ++c->heard[c->place.rank], -1);|    ++c->heard[c->place.rank];|control: notices of this rank are not flooded
+life.c|        if (verdict->from != k->peer && |        if (verdict->from >= 0 && verdict->from != k->peer && |control: verdicts of this rank are not flooded
 life.c|    return silence >= c->peer_timeout &&|    return false && silence >= c->peer_timeout &&|control: silence is no verdict
 p2p.c|        to = gci_max(to, s->at[high].to);||strands: spans that join lose their end
 p2p.c|    bool copy = !answer && (p->keep|    bool copy = !answer && (false|requests: a send is complete while its buffer is still needed
