@@ -306,7 +306,7 @@ def judge(layout, events, said):
             at, why = int(row[2]) / 1000, ' '.join(row[3:])
             if not since or at < since or why != LOST:
                 wrong.append(f'rank {rank} ({a}) lost {peer} ({b}) without a cause: {why}')
-            elif at > since + lag + PEER_TIMEOUT * (1 + one_way(events, {a, b}, layout)) + SLACK:
+            elif at > since + lag + (PEER_TIMEOUT + SLACK) * (1 + one_way(events, {a, b}, layout)):
                 wrong.append(f'rank {rank} ({a}) heard of {peer} ({b}) after {at - since:.1f} s')
         sums, why = int(mine['sums'][1]) / 1000, ' '.join(mine['sums'][2:])
         if sums and (not lost or sums < min(lost.values()) or why != LOST):
