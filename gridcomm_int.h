@@ -1268,6 +1268,7 @@ typedef struct gci_neighbour {
     int64_t   heard_at;         /* it said something last; kept while it owes, and when its connection ends; 0: not known */
     int64_t   hungry_since;     /* there has been no memory to dial it; 0: there is */
     int64_t   refused_since;    /* its own address refuses since it was last connected; 0: it does not */
+    int64_t   contested_since;  /* what it tells is not heard: that somebody of this side is dead; 0: it is */
     bool      silent;           /* for too long: a fresh connection is tried beside this one */
     int64_t   starved_at;       /* it said last that it can have no descriptors for connections; 0: it never did */
     bool      left;             /* it said goodbye */

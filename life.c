@@ -67,6 +67,7 @@ enum {
     LIFE_LOOKS = 8,                 /* for silence, in peer_timeout: with half of it before the first probe, a quarter is left, ... */
     LIFE_LOOK_MS = 2500,            /* ... or more */
     LIFE_REDIAL_MS = 1000,          /* for a fresh connection, at the least */
+    LIFE_CONTEST_MS = 1500,         /* what another side knows of a death is known here by then */
     LIFE_REFUSED_MS = 500,          /* a living peer that has only ever connected to us does so again at once: some round trips */
     LIFE_OWED = 4,                  /* for this part of peer_timeout an answer must be owed before silence is a verdict */
     LIFE_STARVED_MS = 5000,         /* who has said so within this time is out of descriptors; it says so every second */
@@ -571,8 +572,26 @@ GCI void gci_life_cut_off(gci_control *c, int rank)
  * somebody of this rank's own side is dead. It stays with its own, that which the links of the backbone hold together. */
 static bool life_is_of_another_side(gci_control *c, int from, int rank)
 {
+    if (c->gone[from] || c->gone[rank])
+        return false;
     life_span_over(c, c->place.rank, c->graph.edges);
     return c->span[rank] >= 0 && c->span[from] < 0;
+}
+
+/* Of a host that has fallen silent the other side may just know first. So its word waits: until it is known here as well, or is not. */
+static bool life_contests(gci_control *c, const gci_notice *n, int from)
+{
+    gci_neighbour *by = gci_life_find(c, from);
+
+    if (n->kind != LIFE_NOTICE_GONE || n->word[1] != LIFE_CUT_OFF || n->word[0] >= (uint32_t)c->place.ranks || !by)
+        return false;
+    if (!gci_life_running(c) || (int)n->word[0] == c->place.rank || !life_is_of_another_side(c, from, (int)n->word[0])) {
+        by->contested_since = 0;
+        return false;
+    }
+    if (!by->contested_since)
+        by->contested_since = c->now;
+    return c->now - by->contested_since < life_ms(LIFE_CONTEST_MS);
 }
 
 /* ---- telling --------------------------------------------------------------------------------------------------- */
@@ -749,7 +768,7 @@ static bool life_hear_loss(gci_control *c, const gci_notice *n, int from)
     return true;
 }
 
-/* false: not yet. Which links there are is not agreed before the start is over. */
+/* false: not yet. Which links there are is not agreed before the start is over, nor are deaths on this side that another one tells. */
 static bool life_notice(gci_control *c, gci_conn *k, const uint8_t *body)
 {
     uint32_t number = gci_get32(body);
@@ -759,6 +778,8 @@ static bool life_notice(gci_control *c, gci_conn *k, const uint8_t *body)
     for (int i = 0; i < GCI_NOTICE_WORDS; i++)
         n.word[i] = gci_get32(body + 12 + 4 * i);
     if ((n.kind == LIFE_NOTICE_DOWN || n.kind == LIFE_NOTICE_UP) && c->phase < GCI_PHASE_RUN)
+        return false;
+    if (life_contests(c, &n, k->peer))
         return false;
     if (++k->stream->heard == LIFE_SEEN_EVERY && gci_conn_send(c, k, GCI_FRAME_SEEN, LIFE_SEEN_EVERY, NULL, 0))
         k->stream->heard = 0;       /* there is always room: it is sent once per so many that wait for it */
@@ -827,7 +848,7 @@ GCI void gci_life_up(gci_control *c, gci_conn *k)
     n->conn = k;
     n->left = n->silent = false;
     n->ups++;
-    n->suspect_until = n->owed_since = n->hungry_since = n->refused_since = 0;
+    n->suspect_until = n->owed_since = n->hungry_since = n->refused_since = n->contested_since = 0;
     n->cannot = life_cannot(c, n, k);
     gci_dial_end(c, gci_dial_find(c, GCI_PURPOSE_CONTROL, k->peer));
     c->dirty = true;                /* it hears all that is known */
@@ -1114,6 +1135,9 @@ GCI bool gci_life_has_left(const gci_control *c)
 
 GCI void gci_life_settle(gci_control *c)
 {
+    for (int i = 0; i < c->neighbours; i++)
+        if (c->neighbour[i]->contested_since && c->neighbour[i]->conn)
+            gci_conn_resume(c, c->neighbour[i]->conn);
     if (!gci_life_running(c))
         return;
     life_reconnect(c);
@@ -1192,6 +1216,8 @@ GCI int64_t gci_life_timers(gci_control *c)
         }
         if (n->suspect_until && n->suspect_until < next)
             next = n->suspect_until;
+        if (n->contested_since && n->conn && c->now < n->contested_since + life_ms(LIFE_CONTEST_MS))
+            next = gci_min64(next, n->contested_since + life_ms(LIFE_CONTEST_MS));
     }
     return next;
 }
