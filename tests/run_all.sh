@@ -15,7 +15,7 @@ export BUILD TIME_LIMIT
 # Race reports need a fixed address layout on kernels with much randomness.
 run=
 case ${SAN:-} in *thread*) setarch -R true 2>/dev/null && run="setarch -R" ;; esac
-export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:detect_stack_use_after_return=0}"
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:detect_stack_use_after_return=0:allocator_may_return_null=1}" # as malloc does
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=0:second_deadlock_stack=1}"
 
