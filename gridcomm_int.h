@@ -1313,6 +1313,7 @@ struct gci_control_request;
 struct gci_lost { uint32_t a, b, origin; uint8_t kind, how; int from; };
 struct gci_rescued { int a, b; bool down; };
 enum { GCI_DOUBT_MS = 3000 };   /* what goes down within this time of each other may have gone silent together */
+#define GCI_LIFE_CONTEST (1500 * (int64_t)GCI_NS_PER_MS)    /* what another side knows of a death is known here by then */
 /* Of a rank, times; 0: not so. No links that are up lead to it; its addresses refuse us; not to be dialled
  * before; the first of its links of late went down. */
 struct gci_parted { int64_t since, tried_at, refused_at, again_at, doubted_at; bool met; };

@@ -67,7 +67,6 @@ enum {
     LIFE_LOOKS = 8,                 /* for silence, in peer_timeout: with half of it before the first probe, a quarter is left, ... */
     LIFE_LOOK_MS = 2500,            /* ... or more */
     LIFE_REDIAL_MS = 1000,          /* for a fresh connection, at the least */
-    LIFE_CONTEST_MS = 1500,         /* what another side knows of a death is known here by then */
     LIFE_REFUSED_MS = 500,          /* a living peer that has only ever connected to us does so again at once: some round trips */
     LIFE_OWED = 4,                  /* for this part of peer_timeout an answer must be owed before silence is a verdict */
     LIFE_STARVED_MS = 5000,         /* who has said so within this time is out of descriptors; it says so every second */
@@ -591,7 +590,7 @@ static bool life_contests(gci_control *c, const gci_notice *n, int from)
     }
     if (!by->contested_since)
         by->contested_since = c->now;
-    return c->now - by->contested_since < life_ms(LIFE_CONTEST_MS);
+    return c->now - by->contested_since < GCI_LIFE_CONTEST;
 }
 
 /* ---- telling --------------------------------------------------------------------------------------------------- */
@@ -741,6 +740,7 @@ static void life_hear_cut_off(gci_control *c, const gci_notice *n, int from)
         snprintf(text, sizeof text, "rank %d (%s) was cut off: it has given up rank %d, which is on this side", from,
                  gci_life_address(c, from, address), rank);
         life_give_up(c, from, text);
+        life_doubt(c, from);        /* who was reached by it alone is of its side, as is known soon */
         return;
     }
     gci_life_span(c, c->place.rank);
@@ -1216,8 +1216,8 @@ GCI int64_t gci_life_timers(gci_control *c)
         }
         if (n->suspect_until && n->suspect_until < next)
             next = n->suspect_until;
-        if (n->contested_since && n->conn && c->now < n->contested_since + life_ms(LIFE_CONTEST_MS))
-            next = gci_min64(next, n->contested_since + life_ms(LIFE_CONTEST_MS));
+        if (n->contested_since && n->conn && c->now < n->contested_since + GCI_LIFE_CONTEST)
+            next = gci_min64(next, n->contested_since + GCI_LIFE_CONTEST);
     }
     return next;
 }

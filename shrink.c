@@ -25,6 +25,11 @@
  *  - Who is dead for some although it lives (a partition, a rank that was given up) learns so, or that the others are dead for
  *    it. It gets GC_ERR_PEER, or is among those left at its side. Who has its decision has it with the same ranks.
  *
+ * A network may fall apart and be whole again just then: what one side's coordinator says of the other side's ranks may come before
+ * these have given it up (life.c). So whoever is told that somebody is dead who lives for it waits until that one is dead here as
+ * well, or the teller: whose word does not count then, as if it had died before it came. What is not known here after
+ * SHRINK_CONTEST will not be, and is believed.
+ *
  * Messages have a context of their own and the number of the shrink as tag. What comes for a number that is over is dropped
  * (p2p.c); it may come because FORWARD goes to those, too, who are through. Sends belong to nobody: they hold their own bytes,
  * so who is through may leave, free the communicator, and need not wait for those who do not listen any more.
@@ -40,6 +45,7 @@ enum { SHRINK_STATE = 1, SHRINK_DECIDE, SHRINK_ACK, SHRINK_RELEASE, SHRINK_FORWA
        SHRINK_HEAD = 8 };                       /* bytes: what it is; the context. Then a bit for each rank: is it no member? */
 #define SHRINK_HUNGER (5 * GCI_SECOND)          /* without success: documented */
 #define SHRINK_LINGER GCI_SECOND                /* what is on its way to others is waited for, but not for ever */
+#define SHRINK_CONTEST (2 * GCI_LIFE_CONTEST)   /* as long as a side may take to give up another one, and to say so */
 
 typedef struct shrink shrink;
 
@@ -76,6 +82,7 @@ struct shrink {
     int          hint;
     int64_t      hungry_since;      /* some memory that must be had has not been; 0: it has */
     bool         held, through, again;      /* again: memory has failed for what was posted, and it is due once more */
+    bool         contests;          /* all has come, but not all of it is known here */
 };
 
 /* ---- who lives ---------------------------------------------------------------------------------------------------- */
@@ -178,10 +185,30 @@ static bool shrink_post(shrink *s)
     return all;
 }
 
+/* Is everybody dead here, too, whom this rank has said to be dead? Or it has died itself. */
+static bool shrink_agrees(const shrink *s, int rank)
+{
+    if (s->slot[rank].stand != SHRINK_COME || !shrink_lives(s, rank))
+        return true;
+    for (int other = 0; other < s->comm->size; other++)
+        if (shrink_is_out(s->slot[rank].room, other) && shrink_lives(s, other))
+            return false;
+    return true;
+}
+
+/* Has somebody said what is not known here? Of a decision that is held that does not matter any more. */
+static bool shrink_doubts(const shrink *s)
+{
+    bool doubts = false;
+    for (int rank = 0; !s->held && !doubts && rank < s->comm->size; rank++)
+        doubts = !shrink_agrees(s, rank);
+    return doubts;
+}
+
 static bool shrink_stirs(void *arg)
 {
     const shrink *s = arg;
-    return s->waiting == 0 || s->again || shrink_trouble(s) < 0;
+    return s->again || shrink_trouble(s) < 0 || (s->waiting == 0 && !(s->contests && shrink_doubts(s)));
 }
 
 /* There was all the memory that is needed, or not: is it time to end that? */
@@ -206,21 +233,24 @@ static void shrink_review(shrink *s)
         }
 }
 
-/* Until all that is to be heard has been, or will not be. */
+/* Until all that is to be heard has been, or will not be, and is known here. */
 static int shrink_wait(shrink *s)
 {
     gci_caller caller = { .request = s->request, .requests = s->comm->size };
     gci_world *w = s->comm->world;
-    int err;
-    for (;;) {
+    int64_t end = GCI_FOREVER;
+    for (s->contests = false;;) {
         bool all = shrink_post(s);
+        int64_t now = s->env->sys->now(s->env->sys);
         shrink_fed(s, all);
         shrink_review(s);
-        err = shrink_trouble(s);
-        if (err < 0 || s->waiting == 0)
+        int err = shrink_trouble(s);
+        if (err < 0 || now >= end || (s->waiting == 0 && !shrink_doubts(s)))
             return err;
-        gci_world_wait(w, &caller, shrink_stirs, s, &s->hint,
-                       all ? GCI_FOREVER : s->env->sys->now(s->env->sys) + GCI_MEMORY_PAUSE);
+        s->contests = s->waiting == 0;
+        if (s->contests)
+            end = gci_min64(end, now + SHRINK_CONTEST);
+        gci_world_wait(w, &caller, shrink_stirs, s, &s->hint, all ? end : gci_min64(end, now + GCI_MEMORY_PAUSE));
     }
 }
 
@@ -314,7 +344,7 @@ static bool shrink_is_fresh(const shrink *s, uint32_t context)
 /* What has come from this rank, if it is one of the two that may come now; 0: it is gone. */
 static int shrink_heard(shrink *s, int rank, int one, int other)
 {
-    if (s->slot[rank].stand != SHRINK_COME)
+    if (s->slot[rank].stand != SHRINK_COME || !shrink_lives(s, rank))
         return 0;
     uint32_t what = gci_get32(s->slot[rank].room);
     uint32_t context = gci_get32(s->slot[rank].room + 4);
