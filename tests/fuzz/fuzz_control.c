@@ -460,8 +460,9 @@ static int sys_wait(gci_sys *sys, int poller, gci_event *event, int max, int64_t
     must(++f->waits < WAITS_MAX);       /* it ends */
     must(atomic_load(&f->control->env->memory) < MEMORY_MAX);
     bool helped = help(f), quiet = events_of(f, event, max) == 0;
-    if (!helped && (quiet || !f->patient) && (f->helped >= f->help || f->waits % 8 == 0)) {
-        if (f->in.bytes) operate(f);
+    bool enough = f->waits > WAITS_MAX / 2;     /* peers that fall silent, and come again, could go on so for ever */
+    if (enough || (!helped && (quiet || !f->patient) && (f->helped >= f->help || f->waits % 8 == 0))) {
+        if (f->in.bytes && !enough) operate(f);
         else stop(f, true);
     }
     n = events_of(f, event, max);

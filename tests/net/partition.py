@@ -24,6 +24,7 @@ PROGRAM = os.path.join(BUILD, 'tests/net/survivors')
 PEER_TIMEOUT = 5.0      # s
 MILD, SEVERE = 0.35, 0.75  # of it: nobody may notice a cut shorter than the one, and none lasts from there to the other
 SLACK = 1.5             # s: the second that a verdict may take beyond it, and the machine's own delays
+TICK = 0.001            # s: ranks say whole milliseconds of their times
 LIMIT = 60.0            # s, beyond what a job takes by its plan
 LOST = 'a peer died or left'     # GC_ERR_PEER
 
@@ -304,12 +305,12 @@ def judge(layout, events, said):
                     wrong.append(f'rank {rank} ({a}) does not know that {peer} ({b}) is lost')
                 continue
             at, why = int(row[2]) / 1000, ' '.join(row[3:])
-            if not since or at < since or why != LOST:
+            if not since or at + TICK <= since or why != LOST:
                 wrong.append(f'rank {rank} ({a}) lost {peer} ({b}) without a cause: {why}')
             elif at > since + lag + (PEER_TIMEOUT + SLACK) * (1 + one_way(events, {a, b}, layout)):
                 wrong.append(f'rank {rank} ({a}) heard of {peer} ({b}) after {at - since:.1f} s')
         sums, why = int(mine['sums'][1]) / 1000, ' '.join(mine['sums'][2:])
-        if sums and (not lost or sums < min(lost.values()) or why != LOST):
+        if sums and (not lost or sums + TICK <= min(lost.values()) or why != LOST):
             wrong.append(f'rank {rank} ({a}): a sum failed without a cause: {why}')
         if not sums and len(kept) < len(names):
             wrong.append(f'rank {rank} ({a}): sums went on without the dead')
