@@ -31,6 +31,7 @@ done
 # room, the line that calls, why not
 cat >"$work/known" <<'EOF'
 calls.c|span = gci_alloc(|has more than 64 ranks; without memory overlaps are not seen, which is no error
+life.c|(down = gci_realloc(c->env, c->down|survivors have to add more than 64 links
 life.c|grown = gci_realloc(c->env, c->losses|more than 16 links of the backbone have to be lost for good
 link.c|o->sys->watch(o->sys, o->poller, link->fd, 0, 0)|only takes back, which cannot fail
 tree.c|gci_alloc(env, 3 * (nodes + clusters)|no job calls gci_tree_over_clusters; unit/test_tree has it fail
