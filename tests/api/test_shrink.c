@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +24,8 @@ enum { TAG_GONE = 1, TAG_ANY, TAG_BETWEEN, TAG_KEPT, TAG_GO, TAG_OWN };
 typedef struct account {
     void *(*alloc)(void *user, void *old, size_t bytes);        /* NULL: the C library's */
     void *user;
-    bool  none;                         /* there is no memory any more */
-    int   next;                         /* the how many-th allocation from now on fails, it alone; 0: none */
+    atomic_bool none;                   /* there is no memory any more. The control thread asks, too */
+    atomic_int  next;                   /* the how many-th allocation from now on fails, it alone; 0: none */
 } account;
 typedef struct job { int victim, nth; account account[RANKS_MAX]; } job;
 
