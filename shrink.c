@@ -7,7 +7,10 @@
  *     all -> coordinator     STATE      whom I know dead
  *     coordinator -> all     DECIDE     the decision, when all have spoken or are dead
  *     all -> coordinator     ACK        I hold it
- *     coordinator -> all     RELEASE    all who live hold it
+ *     coordinator -> all     RELEASE    all whom it leaves in hold it
+ *
+ * If one that it leaves in dies before it has acknowledged, the coordinator says FORWARD instead of RELEASE: pass it on to all, as
+ * that one may live for you (a partition), and may not have it.
  *
  * If it dies, who holds its decision passes that on to all (FORWARD) and is through; who holds none turns to the next coordinator.
  * That begins as the first did, only that it may be told a decision instead of a STATE: then it passes that on, and is through.
@@ -365,9 +368,10 @@ static void shrink_hold(shrink *s, const uint8_t *message)
     s->held = true;
 }
 
-static void shrink_forward(shrink *s)
+/* RELEASE or FORWARD: the last that it says. */
+static void shrink_end(shrink *s, int what)
 {
-    shrink_say(s, SHRINK_FORWARD, -1);
+    shrink_say(s, what, -1);
     s->through = true;
 }
 
@@ -381,8 +385,7 @@ static int shrink_follow(shrink *s, int coordinator)
         int err = shrink_wait(s);
         if (err < 0)
             return err;
-        int what = s->held ? shrink_heard(s, coordinator, SHRINK_RELEASE, SHRINK_RELEASE)
-                           : shrink_heard(s, coordinator, SHRINK_DECIDE, SHRINK_FORWARD);
+        int what = shrink_heard(s, coordinator, s->held ? SHRINK_RELEASE : SHRINK_DECIDE, SHRINK_FORWARD);
         if (what == 0 && !s->held)
             return GC_OK;
         if (what == SHRINK_DECIDE || what == SHRINK_FORWARD)
@@ -392,7 +395,7 @@ static int shrink_follow(shrink *s, int coordinator)
         else if (what == SHRINK_RELEASE)
             s->through = true;
         else
-            shrink_forward(s);
+            shrink_end(s, SHRINK_FORWARD);
     }
     return GC_OK;
 }
@@ -422,6 +425,15 @@ static void shrink_gather(shrink *s)
         shrink_hold(s, decided);
 }
 
+/* Is there an acknowledgement of everybody whom the decision leaves in? Who gave none is dead by now, here. */
+static bool shrink_all_hold(shrink *s)
+{
+    bool all = true;
+    for (int rank = 0; rank < s->comm->size; rank++)
+        all &= shrink_heard(s, rank, SHRINK_ACK, SHRINK_ACK) || rank == s->comm->rank || shrink_is_out(s->value, rank);
+    return all;
+}
+
 static int shrink_lead(shrink *s, uint32_t context)
 {
     s->rooms = shrink_alloc(s, (size_t)s->comm->size * s->bytes);
@@ -430,7 +442,7 @@ static int shrink_lead(shrink *s, uint32_t context)
         return err;
     shrink_gather(s);
     if (s->held) {
-        shrink_forward(s);
+        shrink_end(s, SHRINK_FORWARD);
         return GC_OK;
     }
     shrink_note_dead(s);
@@ -438,12 +450,9 @@ static int shrink_lead(shrink *s, uint32_t context)
     s->held = true;
     shrink_say(s, SHRINK_DECIDE, -1);
     err = shrink_hear_all(s);
-    for (int rank = 0; err == GC_OK && rank < s->comm->size; rank++)
-        shrink_heard(s, rank, SHRINK_ACK, SHRINK_ACK);
     if (err < 0)
         return err;
-    shrink_say(s, SHRINK_RELEASE, -1);
-    s->through = true;
+    shrink_end(s, shrink_all_hold(s) ? SHRINK_RELEASE : SHRINK_FORWARD);
     return GC_OK;
 }
 

@@ -20,7 +20,8 @@
 
 enum { RANKS_MAX = 48, RANDOM_MAX = 24, EVENTS_MAX = 6, SHRINKS_MAX = 24, PEER_S = 2 };
 #define BEGIN (500 * (int64_t)GCI_NS_PER_MS)       /* when the first shrink is called */
-#define DEAF  (700 * (int64_t)GCI_NS_PER_MS)
+#define DEAF  (600 * (int64_t)GCI_NS_PER_MS)       /* less than a suspect has to answer in (life.c) */
+#define STONE_DEAF (4 * DEAF)
 #define PAUSE (20 * (int64_t)GCI_NS_PER_MS)
 #define COMPUTES (5 * GCI_SECOND)
 
@@ -42,6 +43,8 @@ typedef struct trial {
     gci_control *control[RANKS_MAX];
     int       sites;                        /* that will be cut off from each other; 0: one, that is whole */
     int64_t   joined;                       /* since BEGIN: they are joined again, and the host of rank 1 hears nothing for DEAF */
+    int       unfound;                      /* or that of this rank, of the other site, whom rank 0 gives up then; 0: it is rank 1 */
+    bool      looked, given_up;             /* for it; and found no way to it */
     int64_t   latency;
     gct_event event[EVENTS_MAX];
     int       events;
@@ -96,6 +99,27 @@ static ssize_t watched_send(gci_sys *sys, int fd, const struct iovec *part, int 
     return simulated_send(sys, fd, part, n);
 }
 
+/* ---- a rank that the other site gives up as they are joined again, before the others of its own --------------------------- */
+
+static int (*simulated_wait)(gci_sys *, int poller, gci_event *, int most, int64_t timeout);
+
+static int watched_wait(gci_sys *sys, int poller, gci_event *event, int most, int64_t timeout)
+{
+    trial *t = watched;
+    gci_control *c = t->control[0];
+    int64_t until = BEGIN + t->joined - now(t);
+    if (c && c->sys == sys && c->poller == poller && until > 0) {
+        timeout = gci_min64(timeout, until);
+    } else if (c && c->sys == sys && c->poller == poller && !t->looked) {
+        t->looked = true;
+        gci_life_span(c, 0);
+        t->given_up = !c->gone[t->unfound] && c->span[t->unfound] < 0;
+        if (t->given_up)
+            gci_life_cut_off(c, t->unfound);
+    }
+    return simulated_wait(sys, poller, event, most, timeout);
+}
+
 static void deafen(void *arg, void *mends);
 
 static void started(sim *net, sim_proc **procs, int ranks, void *arg)
@@ -109,9 +133,13 @@ static void started(sim *net, sim_proc **procs, int ranks, void *arg)
         simulated_send = sys->send;
         sys->send = watched_send;
     }
+    if (t->unfound) {
+        simulated_wait = sim_sys(procs[0])->wait;
+        sim_sys(procs[0])->wait = watched_wait;
+    }
     if (t->joined) {
         sim_at(net, t->began + BEGIN + t->joined, deafen, t, NULL);
-        sim_at(net, t->began + BEGIN + t->joined + DEAF, deafen, t, t);
+        sim_at(net, t->began + BEGIN + t->joined + (t->unfound ? STONE_DEAF : DEAF), deafen, t, t);
     }
 }
 
@@ -780,9 +808,11 @@ static void test_partition(void **state)
 static void deafen(void *arg, void *mends)
 {
     trial *t = arg;
-    sim_host *deaf = sim_proc_host(t->procs[1]);
+    sim_host *deaf = sim_proc_host(t->procs[t->unfound ? t->unfound : 1]);
     for (int rank = 0; rank < t->ranks; rank++) {
         sim_host *other = sim_proc_host(t->procs[rank]);
+        if (t->unfound && site_of(t, rank) == site_of(t, t->unfound))
+            continue;
         if (other != deaf && mends)
             sim_mend(other, deaf);
         else if (other != deaf)
@@ -819,6 +849,33 @@ static void test_partition_ends(void **state)
     (void)state;
     partition_ends(12, 60, -200, 25);
     partition_ends(24, 50, 0, 10);
+}
+
+/* Cut off between a decision and what acknowledges it: then one of the other side is given up before it has heard it, the rest are
+ * joined again and let go. It hears from them, as they live for it. */
+static void test_partition_decided(void **state)
+{
+    enum { HALF = 4, STEPS_BACK = 25, STEP_MS = 2, JOINS = 8, JOIN_MS = 20 };
+    int jobs = 0, given_up = 0;
+    (void)state;
+    for (int calm = 0; calm < 2; calm++) {
+        const trial whole = { .ranks = 2 * HALF, .per_host = 1, .sites = 2, .calm = calm, .frees = true, .latency = GCI_NS_PER_MS,
+                              .density = 0.1, .end = BEGIN + (PEER_S + 4) * GCI_SECOND };
+        trial measured = whole;
+        run(&measured, 1);
+        for (int i = 0; i < STEPS_BACK * JOINS; i++, jobs++) {
+            trial t = whole;
+            int64_t cut = measured.last - i % STEPS_BACK * (STEP_MS * (int64_t)GCI_NS_PER_MS);
+            t.unfound = HALF;
+            t.joined = PEER_S * GCI_SECOND + (150 + i / STEPS_BACK * JOIN_MS) * (int64_t)GCI_NS_PER_MS;
+            t.event[t.events++] = (gct_event){ .at = cut, .what = GCT_CUT_SITES, .a = 0, .b = HALF };
+            t.event[t.events++] = (gct_event){ .at = BEGIN + t.joined, .what = GCT_MEND_SITES, .a = 0, .b = HALF };
+            run(&t, 1);
+            given_up += t.given_up;
+        }
+    }
+    print_message("%d jobs, rank %d given up in %d\n", jobs, HALF, given_up);
+    assert_true(given_up > jobs / 4);
 }
 
 /* ---- at random -------------------------------------------------------------------------------------------------------- */
@@ -909,7 +966,7 @@ int main(void)
                                         cmocka_unit_test(test_packets), cmocka_unit_test(test_computing), cmocka_unit_test(test_doubted),
                                         cmocka_unit_test(test_liars), cmocka_unit_test(test_hungry),
                                         cmocka_unit_test(test_hungry_shrinks), cmocka_unit_test(test_partition),
-                                        cmocka_unit_test(test_partition_ends),
+                                        cmocka_unit_test(test_partition_ends), cmocka_unit_test(test_partition_decided),
                                         cmocka_unit_test(test_parted), cmocka_unit_test(test_random) };
     return cmocka_run_group_tests_name("shrink", tests, NULL, NULL);
 }
