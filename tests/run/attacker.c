@@ -1,9 +1,12 @@
-/* attacker.c: a job under attack, once for each attack of a table, on real loopback: honest ranks that work and look at every
- * byte, and beside them a stranger, who does not have the job's key, or a liar, who has it and is a rank.
+/* attacker.c: a job under attack, once for each attack of a table, on real loopback or on a test bed: honest ranks that work and
+ * look at every byte, and beside them a stranger, who does not have the job's key, or a liar, who has it and is a rank.
  * SPDX-License-Identifier: MIT
  *
- * usage: attacker [WORD...]       the attacks whose name has one of the words, or all. One line for each, then the totals.
- *                                 ATTACKER_SEE=1: what each rank met, too
+ * usage: attacker [--bed DIR HOST ADDRESS ...] [WORD...]
+ *
+ * The attacks whose name has one of the words, or all: one line for each, then the totals. --bed: on the hosts of a test bed
+ * (tests/net/bed), whose directory and IPv4 addresses these are: of each of four ranks, and of the stranger. ATTACKER_SEE=1: what
+ * each rank met, too.
  *
  * Three ranks are honest whatever happens: they exchange messages and reduce, all checked, until the attack is over and some
  * rounds beyond. Each has a receive open from rank 3, and a long send to it: what the liar's packets can do something to.
@@ -19,12 +22,15 @@
  *   NO_START   gc_init fails at every honest rank, in time, with GC_ERR_PROTOCOL and a text that names the liar
  * and memory, which only grows by what the table allows.
  */
+#define _GNU_SOURCE
 #include "gridcomm_int.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +71,25 @@ typedef struct board {
     seen        rank[RANKS];
 } board;
 static board *b;
+
+/* Where each rank is, and a stranger. */
+static const char *bed;                 /* the directory of a test bed; NULL: all are on loopback */
+static const char *host[RANKS + 1], *address[RANKS + 1] = { "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1" };
+
+/* From here on this process is on its host. */
+static bool enter(int rank)
+{
+    static const struct { const char *name; int type; } space[] = { { "net", CLONE_NEWNET }, { "uts", CLONE_NEWUTS } };
+    bool in = true;
+    for (size_t i = 0; bed && in && i < GCI_COUNT(space); i++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s/%s.%s", bed, host[rank], space[i].name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        in = fd >= 0 && setns(fd, space[i].type) == 0;
+        close(fd);
+    }
+    return in;
+}
 
 static int64_t now_ms(void)
 {
@@ -171,7 +196,7 @@ static void be_honest(int rank, bool direct, bool with_liar, double start_s)
     gc_comm *world = NULL, *honest = NULL;
     gc_request *caught = NULL, *sent = NULL;
     char root[64];
-    snprintf(root, sizeof root, "127.0.0.1:%d", b->root);
+    snprintf(root, sizeof root, "%s:%d", address[0], b->root);
     o.rank = rank, o.ranks = RANKS, o.root = root, o.key = key;
     o.peer_timeout = PEER_TIMEOUT_S, o.start_timeout = start_s, o.credits = CREDITS, o.direct = direct;
     o.alloc = counted_alloc;
@@ -208,11 +233,12 @@ static void be_honest(int rank, bool direct, bool with_liar, double start_s)
 
 /* ---- raw connections ------------------------------------------------------------------------------------------------ */
 
-/* port < 0: the Unix socket of that port */
-static int dial(int port)
+/* port < 0: the Unix socket of that port, if it is on this host */
+static int dial(int rank, int port)
 {
-    gci_addr to = { .family = 4, .ip = { 127, 0, 0, 1 }, .port = (uint16_t)port };
-    if (port < 0) to = (gci_addr){ .family = GCI_UNIX, .port = (uint16_t)-port };
+    gci_addr to = { .family = 4, .port = (uint16_t)abs(port) };
+    if (port < 0 && !bed) to.family = GCI_UNIX;
+    else (void)inet_pton(AF_INET, address[rank], to.ip);
     gci_sys *sys = gci_sys_real();
     int fd = sys->connect(sys, &to, NULL, 0);
     struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -299,13 +325,13 @@ static void replay(void)
 {
     talk t;
     uint8_t verdict[GCI_VERDICT_BYTES], both[GCI_HELLO_BYTES + GCI_MAC_BYTES], challenge[GCI_CHALLENGE_BYTES];
-    int fd = dial(b->port[1]);
+    int fd = dial(1, b->port[1]);
     must(shake(fd, 2, RANKS, 1, GCI_PURPOSE_DATA, key, &t) == GCI_REFUSE_NOT, "the handshake that is recorded");
     close(fd);
     memcpy(both, t.hello, sizeof t.hello);
     memcpy(both + sizeof t.hello, t.proof, sizeof t.proof);
     for (int i = 0; i < 50; i++) {
-        fd = dial(i % 2 ? b->port[1] : -b->port[1]);
+        fd = dial(1, i % 2 ? b->port[1] : -b->port[1]);
         if (i % 4 < 2) {
             put(fd, both, sizeof both);
             get(fd, challenge, sizeof challenge);
@@ -328,7 +354,7 @@ static void reflect(void)
         gci_shake_self self = { 2, RANKS, b->job, (const uint8_t *)"", 0 };
         uint8_t nonce[GCI_NONCE_BYTES] = { 1 }, one[GCI_CHALLENGE_BYTES], two[GCI_CHALLENGE_BYTES], verdict[GCI_VERDICT_BYTES];
         gci_shake k;
-        int a = dial(b->port[1]), c = dial(b->port[1]);
+        int a = dial(1, b->port[1]), c = dial(1, b->port[1]);
         gci_shake_connect(&k, &self, GCI_PURPOSE_DATA, 1, 0, 0, nonce);
         put(a, k.out, GCI_HELLO_BYTES);
         must(get(a, one, sizeof one), "a challenge");
@@ -346,7 +372,7 @@ static void reflect(void)
 static void wrong_key(void)
 {
     for (int i = 0; i < 200; i++) {
-        int fd = dial(b->port[i % RANKS]);
+        int fd = dial(i % RANKS, b->port[i % RANKS]);
         enum gci_purpose purpose = (enum gci_purpose)(1 + i % (GCI_PURPOSES - 1));
         must(shake(fd, (i + 1) % RANKS, RANKS, i % RANKS, purpose, "guessed", NULL) != 0, "no key");
         close(fd);
@@ -367,13 +393,13 @@ static void slow_loris(void)
     for (int i = 0; i < ALL; i++) fd[i] = -1;
     while (now_ms() < end) {
         for (int i = 0; i < ALL; i++) {
-            int port = early ? b->root : b->port[i % RANKS];
+            int to = early ? 0 : i % RANKS, port = early ? b->root : b->port[to];
             if (fd[i] >= 0 && (ended(fd[i], 1) || !put(fd[i], &hello[said[i]++ % sizeof hello], 1))) {
                 close(fd[i]);
                 fd[i] = -1;
                 dropped++;
             }
-            if (fd[i] < 0) fd[i] = dial(i / RANKS % 2 ? port : -port), said[i] = 0;
+            if (fd[i] < 0) fd[i] = dial(to, i / RANKS % 2 ? port : -port), said[i] = 0;
         }
         atomic_fetch_add(&b->in_place, HONEST);     /* early: the others may come */
         pause_ms(200);
@@ -386,8 +412,8 @@ static void slow_loris(void)
 static void open_and_reset(void)
 {
     const struct linger at_once = { 1, 0 };
-    for (int i = 0; i < 3000; i++) {
-        int fd = dial(b->port[i % RANKS]);
+    for (int i = 0; i < (bed ? 600 : 3000); i++) {
+        int fd = dial(i % RANKS, b->port[i % RANKS]);
         if (i % 3) (void)put(fd, "GCOM\2\0\4\0", i % 3 == 1 ? 4 : 8);
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         close(fd);
@@ -401,7 +427,7 @@ static void wrong_ranks(void)
         { RANKS, RANKS, 0 }, { 0, RANKS, 0 }, { 1, RANKS, 2 }, { 1, RANKS + 1, 0 }, { -1, RANKS, 0 }, { INT32_MAX, RANKS, 0 },
         { 1, RANKS, INT32_MIN }, { 1, INT32_MAX, 0 } };
     for (int i = 0; i < 2 * (int)GCI_COUNT(wrong); i++) {
-        int fd = dial(b->port[0]), n = i / 2;
+        int fd = dial(0, b->port[0]), n = i / 2;
         enum gci_purpose purpose = i % 2 ? GCI_PURPOSE_DATA : GCI_PURPOSE_CONTROL;
         must(shake(fd, wrong[n].as, wrong[n].ranks, wrong[n].to, purpose, key, NULL) != 0, "no such rank");
         close(fd);
@@ -412,13 +438,13 @@ static void wrong_ranks(void)
 static void join_again(void)
 {
     for (int r = 1; r < RANKS; r++) {
-        int fd = dial(b->root);
+        int fd = dial(0, b->root);
         must(shake(fd, r, RANKS, 0, GCI_PURPOSE_JOIN, key, NULL) > 0, "a rank twice is refused");
         close(fd);
-        fd = dial(b->port[r]);
+        fd = dial(r, b->port[r]);
         must(shake(fd, (r + 1) % RANKS, RANKS, r, GCI_PURPOSE_JOIN, key, NULL) > 0, "nobody joins there");
         close(fd);
-        fd = dial(b->port[r]);
+        fd = dial(r, b->port[r]);
         must(shake(fd, (r + 1) % RANKS, RANKS, r, GCI_PURPOSE_FETCH, key, NULL) > 0, "nobody fetches any more");
         close(fd);
     }
@@ -459,7 +485,7 @@ static bool liar_joins(liar *l)
     gci_place place = { .rank = LIAR, .ranks = RANKS, .roots = 1, .listen_fd = -1, .key_bytes = strlen(key) };
     char text[GCI_TEXT];
     o.start_timeout = 10, o.peer_timeout = PEER_TIMEOUT_S;
-    snprintf(place.root[0].host, sizeof place.root[0].host, "127.0.0.1");
+    snprintf(place.root[0].host, sizeof place.root[0].host, "%s", address[0]);
     place.root[0].port = (uint16_t)b->root;
     memcpy(place.key, key, strlen(key));
     l->sys = *gci_sys_real();
@@ -553,7 +579,7 @@ static void links_without_end(liar *l)
 {
     atomic_store(&l->rests, true);
     for (int i = 0; i < 300; i++) {
-        int fd = dial(b->port[VICTIM]);
+        int fd = dial(VICTIM, b->port[VICTIM]);
         if (shake(fd, LIAR, RANKS, VICTIM, GCI_PURPOSE_DATA, key, NULL) && i == 0) must(false, "a link");
         if (i % 2) close(fd);
     }
@@ -563,7 +589,7 @@ static void strands_of_nothing(liar *l)
 {
     (void)l;
     for (int i = 0; i < 300; i++) {
-        int fd = dial(b->port[VICTIM]);
+        int fd = dial(VICTIM, b->port[VICTIM]);
         (void)shake(fd, LIAR, RANKS, VICTIM, GCI_PURPOSE_STRAND, key, NULL);
         say(fd, packet(GCI_CHUNK));
         if (i % 2) close(fd);
@@ -673,7 +699,7 @@ static void frame_of_64k(liar *l)
 /* A goodbye in the name of another, on a connection that the key has opened. */
 static void goodbye_of_another(liar *l)
 {
-    int fd = dial(b->port[VICTIM]);
+    int fd = dial(VICTIM, b->port[VICTIM]);
     (void)l;
     must(shake(fd, 1, RANKS, VICTIM, GCI_PURPOSE_CONTROL, key, NULL) == GCI_REFUSE_NOT, "the key opens any door");
     put(fd, (uint8_t[]){ GCI_FRAME_LEAVE, 0, 0, 0 }, 4);
@@ -686,7 +712,7 @@ static void link_of_another(liar *l)
 {
     (void)l;
     for (int i = 0; i < 3; i++) {
-        int fd = dial(b->port[VICTIM]);
+        int fd = dial(VICTIM, b->port[VICTIM]);
         (void)shake(fd, 1, RANKS, VICTIM, GCI_PURPOSE_DATA, key, NULL);
         pause_ms(20);
         close(fd);
@@ -701,7 +727,7 @@ static void start_with(unsigned kind, const void *body, size_t bytes)
     until(&b->in_place, HONEST);
     pause_ms(200);                      /* most come before it, and hear of it from rank 0 */
     for (int64_t end = now_ms() + 5000; now_ms() < end; pause_ms(10)) {
-        fd = dial(b->root);
+        fd = dial(0, b->root);
         if (fd >= 0 && shake(fd, LIAR, RANKS, 0, GCI_PURPOSE_JOIN, key, NULL) == GCI_REFUSE_NOT) break;
         close(fd);
     }
@@ -772,12 +798,13 @@ static void play(const attack *a, int rank)
 {
     alarm(LIMIT_S);
     signal(SIGPIPE, SIG_IGN);
+    must(enter(rank), "its host is entered");
     if (rank < LIAR || (rank == LIAR && !a->liar)) {
         if (a->early && a->stranger && rank > 0) until(&b->in_place, HONEST);
         if (a->outcome == NO_START) atomic_fetch_add(&b->in_place, 1);
         be_honest(rank, !a->routed, a->liar != NULL, a->outcome == NO_START ? 4 : 10);
     } else if (rank == RANKS) {
-        if (a->early) while ((rank = dial(b->root)) < 0) pause_ms(2);
+        if (a->early) while ((rank = dial(0, b->root)) < 0) pause_ms(2);
         else until(&b->ready, RANKS), until(&b->in_place, HONEST);
         a->stranger();
         atomic_store(&b->over, 1);
@@ -859,11 +886,31 @@ static bool run(const attack *a)
     return !why;
 }
 
+/* --bed DIR HOST ADDRESS ..., taken from the arguments. false: it is not whole. */
+static bool take_bed(int *argc, char ***argv)
+{
+    enum { WORDS = 2 + 2 * (RANKS + 1) };
+    if (*argc < 2 || strcmp((*argv)[1], "--bed") != 0) return true;
+    if (*argc <= WORDS) {
+        fprintf(stderr, "usage: attacker [--bed DIR HOST ADDRESS (of each of %d ranks, of a stranger)] [WORD...]\n", RANKS);
+        return false;
+    }
+    bed = (*argv)[2];
+    for (int p = 0; p <= RANKS; p++) {
+        host[p] = (*argv)[3 + 2 * p];
+        address[p] = (*argv)[4 + 2 * p];
+    }
+    *argc -= WORDS;
+    *argv += WORDS;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     int passed = 0, failed = 0;
     b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (b == MAP_FAILED) return 2;
+    if (!take_bed(&argc, &argv)) return 2;
     for (size_t i = 0; i < GCI_COUNT(attacks); i++) {
         bool chosen = argc == 1;
         for (int w = 1; w < argc; w++) chosen |= strstr(attacks[i].name, argv[w]) != NULL;
