@@ -8,6 +8,7 @@
 #     TIMES=20 MPI_TIMES=10 operations of a median (50, and fewer where one takes seconds; of the MPIs 10)
 #     ROUNDS=7              pairs of runs behind a ratio within one site
 #     MPI='openmpi mpich openmpi-han openmpi-adapt mpich-smp'   which of them, or none
+#     MODEL=hockney         64 KiB once more, as a model chooses that gcbench fits on the same bed (plogp, or none)
 #
 # A row is one operation. bound: the least time that the links allow, at 1 MByte/s and 10 ms (with 1,500 bytes on the wire for
 # 1,448 of payload). warm: the median. crossed: bytes on the busiest link, or uplink, for one operation, as the bed counted
@@ -19,7 +20,7 @@ export BED_BUILD
 BED_BUILD=$(realpath "${1:-build}")
 bed=$PWD/tests/net/bed tools=$BED_BUILD/tests/net
 : "${ONLY:=}" "${SITES:=2:8 4:4 8:3}" "${TIMES:=0}" "${ROUNDS:=7}" "${MPI=openmpi mpich openmpi-han openmpi-adapt mpich-smp}"
-: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8}" "${LIMIT:=240}"
+: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8}" "${LIMIT:=240}" "${MODEL=hockney}"
 OPERATIONS='barrier bcast scatter scatterv gather gatherv allgather allgatherv alltoall alltoallv reduce allreduce
             reduce_scatter reduce_scatter_block scan exscan'
 letters=(a b c d e f g h i j k l m n o p)
@@ -101,7 +102,7 @@ END
 numbers() { sed 's/^\[0\] //' "$1" | grep -E -m 1 '^-?[0-9.]+( -?[0-9.]+){5}$'; }
 grid() { # operation, bytes, [times]
     rm -f "$work/board" "$work/counts"
-    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} -x BOARD_HOOK \
+    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} -x BOARD_HOOK ${GRIDCOMM_MODEL:+-x GRIDCOMM_MODEL} \
         "${in_turn[@]}" "$tools/bench_coll" "$work/board" "$1" "$2" "${3:-$TIMES}" >"$work/out" 2>>"$work/err" </dev/null
     numbers "$work/out"
 }
@@ -188,6 +189,17 @@ others() { # what, operation, bytes, gridcomm's median: a word for each MPI: its
     done
     echo
 }
+fitted() { # the model of this bed
+    [ -s "$work/model.$B" ] ||
+        timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} "$BED_BUILD/gcbench" --fit "$work/model.$B" --kind "$MODEL" \
+            >"$work/out" 2>>"$work/err" </dev/null
+}
+with_model() { # operation, bytes, the median without: a word like those of the MPIs
+    local line
+    [ -n "$MODEL" ] || return 0
+    fitted && line=$(GRIDCOMM_MODEL=$work/model.$B grid "$1" "$2") && printf '  by the model %.1f (%s x)' \
+        "$(cut -d' ' -f2 <<<"$line")" "$(ratio "$(cut -d' ' -f2 <<<"$line")" "$3")" || printf '  by the model failed'
+}
 bounded_row() { # name, operation, bytes, pairs|uplinks
     wanted "$1: $2" || return
     local must least line cold warm low high n ops
@@ -196,6 +208,7 @@ bounded_row() { # name, operation, bytes, pairs|uplinks
     read -r cold warm low high n ops <<<"$line"
     printf '%-48s %9.2f %9.2f %6s %9.2f..%-9.2f %9.2f %10d %10d %4s' "$1: $2" "$least" "$warm" "$(ratio "$warm" "$least")" \
         "$low" "$high" "$cold" "$(crossed "$4" "$ops")" "$must" "$(void)"
+    with_model "$2" "$3" "$warm"
     others "$1" "$2" "$3" "$warm"
 }
 class() { # operation
