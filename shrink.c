@@ -7,12 +7,11 @@
  *     all -> coordinator     STATE      whom I know dead
  *     coordinator -> all     DECIDE     the decision, when all have spoken or are dead
  *     all -> coordinator     ACK        I hold it
- *     coordinator -> all     RELEASE    all whom it leaves in hold it
+ *     coordinator -> all     RELEASE    all hold it but these, who are dead for me
  *
- * If one that it leaves in dies before it has acknowledged, the coordinator says FORWARD instead of RELEASE: pass it on to all, as
- * that one may live for you (a partition), and may not have it.
+ * Who of them lives for somebody (a partition) is passed the decision by that one (FORWARD).
  *
- * If it dies, who holds its decision passes that on to all (FORWARD) and is through; who holds none turns to the next coordinator.
+ * If the coordinator dies, who holds its decision passes that on to all and is through; who holds none turns to the next coordinator.
  * That begins as the first did, only that it may be told a decision instead of a STATE: then it passes that on, and is through.
  *
  * What is relied on: who dies is heard of by all in the end, and a death is never taken back (life.c, peers.c). So a rank's
@@ -22,8 +21,9 @@
  *  - A rank takes a decision from its present coordinator alone, or as coordinator from anybody. So when a coordinator decides anew,
  *    nobody holds another one who lives for it: that rank would have passed it on, to it too, instead of speaking or dying. And
  *    nobody who has spoken takes another one later.
- *  - Who is through by RELEASE leaves nobody without the decision, and who is through otherwise has passed it on before: so nobody
- *    waits for a rank that is through and owes it something. The messages of FORWARD come in the end, or their sender dies.
+ *  - Who is through by RELEASE leaves nobody without the decision who lives for it, but those it passes that on to; who is through
+ *    otherwise has passed it on to all before: so nobody waits for a rank that is through and owes it something. The messages of
+ *    FORWARD come in the end, or their sender dies.
  *  - Who says what makes no sense is given up, which all hear of as of a death, and the agreement goes on without it.
  *  - Who is dead for some although it lives (a partition, a rank that was given up) learns so, or that the others are dead for
  *    it. It gets GC_ERR_PEER, or is among those left at its side. Who has its decision has it with the same ranks.
@@ -45,7 +45,8 @@
 #include "gridcomm_int.h"
 
 enum { SHRINK_STATE = 1, SHRINK_DECIDE, SHRINK_ACK, SHRINK_RELEASE, SHRINK_FORWARD,
-       SHRINK_HEAD = 8 };                       /* bytes: what it is; the context. Then a bit for each rank: is it no member? */
+       SHRINK_HEAD = 8 };                       /* bytes: what it is; the context. Then a bit for each rank: is it no member? Or, of
+                                                   RELEASE: does it not hold the decision? */
 #define SHRINK_HUNGER (5 * GCI_SECOND)          /* without success: documented */
 #define SHRINK_LINGER GCI_SECOND                /* what is on its way to others is waited for, but not for ever */
 #define SHRINK_CONTEST (2 * GCI_LIFE_CONTEST)   /* as long as a side may take to give up another one, and to say so */
@@ -120,11 +121,16 @@ static bool shrink_is_out(const uint8_t *message, int rank)
     return message[SHRINK_HEAD + rank / 8] >> rank % 8 & 1;
 }
 
+static void shrink_bury(uint8_t *message, int rank)
+{
+    message[SHRINK_HEAD + rank / 8] |= (uint8_t)(1 << rank % 8);
+}
+
 static void shrink_note_dead(shrink *s)
 {
     for (int rank = 0; rank < s->comm->size; rank++)
         if (!shrink_lives(s, rank))
-            s->value[SHRINK_HEAD + rank / 8] |= (uint8_t)(1 << rank % 8);
+            shrink_bury(s->value, rank);
 }
 
 /* ---- sending ------------------------------------------------------------------------------------------------------ */
@@ -275,25 +281,45 @@ static void *shrink_alloc(shrink *s, size_t bytes)
     return room;
 }
 
-/* Says the value to one rank, or to all others that live (rank -1). */
-static void shrink_say(shrink *s, int what, int rank)
+/* To nobody as yet. NULL: this rank cannot go on. */
+static shrink_mail *shrink_write(shrink *s, int what, const uint8_t *says)
 {
-    size_t ranks = (size_t)s->comm->size;
-    shrink_mail *m = shrink_alloc(s, sizeof *m + s->bytes + ranks);
+    shrink_mail *m = shrink_alloc(s, sizeof *m + s->bytes + (size_t)s->comm->size);
     if (!m)
-        return;
+        return NULL;
     m->env = s->env;
     m->s = s;
     m->due = m->bytes + s->bytes;
-    memcpy(m->bytes, s->value, s->bytes);
+    memcpy(m->bytes, says, s->bytes);
     gci_put32(m->bytes, (uint32_t)what);
-    for (int i = 0; i < s->comm->size; i++)
-        if (i != s->comm->rank && (rank < 0 || rank == i)) {
-            m->due[i] = true;
-            s->unsent++;
-        }
     m->next = s->mails;
     s->mails = m;
+    return m;
+}
+
+static void shrink_address(shrink *s, shrink_mail *m, int rank)
+{
+    m->due[rank] = true;
+    s->unsent++;
+}
+
+/* The value, to one rank. */
+static void shrink_answer(shrink *s, int what, int rank)
+{
+    shrink_mail *m = shrink_write(s, what, s->value);
+    if (!m)
+        return;
+    shrink_address(s, m, rank);
+    shrink_post(s);
+}
+
+/* To all others that live, or to those of them whose bits `only` has. */
+static void shrink_say(shrink *s, int what, const uint8_t *says, const uint8_t *only)
+{
+    shrink_mail *m = shrink_write(s, what, says);
+    for (int rank = 0; m && rank < s->comm->size; rank++)
+        if (rank != s->comm->rank && shrink_lives(s, rank) && (!only || shrink_is_out(only, rank)))
+            shrink_address(s, m, rank);
     shrink_post(s);
 }
 
@@ -368,10 +394,10 @@ static void shrink_hold(shrink *s, const uint8_t *message)
     s->held = true;
 }
 
-/* RELEASE or FORWARD: the last that it says. */
-static void shrink_end(shrink *s, int what)
+/* To all, or to those who may not hold it. */
+static void shrink_pass_on(shrink *s, const uint8_t *missed)
 {
-    shrink_say(s, what, -1);
+    shrink_say(s, SHRINK_FORWARD, s->value, missed);
     s->through = true;
 }
 
@@ -379,23 +405,22 @@ static void shrink_end(shrink *s, int what)
 static int shrink_follow(shrink *s, int coordinator)
 {
     shrink_note_dead(s);
-    shrink_say(s, SHRINK_STATE, coordinator);
+    shrink_answer(s, SHRINK_STATE, coordinator);
     while (!s->through) {
         shrink_listen(s, coordinator, s->room);
         int err = shrink_wait(s);
         if (err < 0)
             return err;
-        int what = shrink_heard(s, coordinator, s->held ? SHRINK_RELEASE : SHRINK_DECIDE, SHRINK_FORWARD);
+        int what = s->held ? shrink_heard(s, coordinator, SHRINK_RELEASE, SHRINK_RELEASE)
+                           : shrink_heard(s, coordinator, SHRINK_DECIDE, SHRINK_FORWARD);
         if (what == 0 && !s->held)
             return GC_OK;
         if (what == SHRINK_DECIDE || what == SHRINK_FORWARD)
             shrink_hold(s, s->room);
         if (what == SHRINK_DECIDE)
-            shrink_say(s, SHRINK_ACK, coordinator);
-        else if (what == SHRINK_RELEASE)
-            s->through = true;
+            shrink_answer(s, SHRINK_ACK, coordinator);
         else
-            shrink_end(s, SHRINK_FORWARD);
+            shrink_pass_on(s, what == SHRINK_RELEASE ? s->room : NULL);
     }
     return GC_OK;
 }
@@ -425,13 +450,16 @@ static void shrink_gather(shrink *s)
         shrink_hold(s, decided);
 }
 
-/* Is there an acknowledgement of everybody whom the decision leaves in? Who gave none is dead by now, here. */
-static bool shrink_all_hold(shrink *s)
+/* Lets all go. Who has not acknowledged is dead by now, here. */
+static void shrink_release(shrink *s)
 {
-    bool all = true;
+    uint8_t *missed = s->room;          /* who leads hears nothing there */
+    memset(missed, 0, s->bytes);
     for (int rank = 0; rank < s->comm->size; rank++)
-        all &= shrink_heard(s, rank, SHRINK_ACK, SHRINK_ACK) || rank == s->comm->rank || shrink_is_out(s->value, rank);
-    return all;
+        if (rank != s->comm->rank && !shrink_heard(s, rank, SHRINK_ACK, SHRINK_ACK))
+            shrink_bury(missed, rank);
+    shrink_say(s, SHRINK_RELEASE, missed, NULL);
+    s->through = true;
 }
 
 static int shrink_lead(shrink *s, uint32_t context)
@@ -442,18 +470,17 @@ static int shrink_lead(shrink *s, uint32_t context)
         return err;
     shrink_gather(s);
     if (s->held) {
-        shrink_end(s, SHRINK_FORWARD);
+        shrink_pass_on(s, NULL);
         return GC_OK;
     }
     shrink_note_dead(s);
     gci_put32(s->value + 4, context);
     s->held = true;
-    shrink_say(s, SHRINK_DECIDE, -1);
+    shrink_say(s, SHRINK_DECIDE, s->value, NULL);
     err = shrink_hear_all(s);
-    if (err < 0)
-        return err;
-    shrink_end(s, shrink_all_hold(s) ? SHRINK_RELEASE : SHRINK_FORWARD);
-    return GC_OK;
+    if (err == GC_OK)
+        shrink_release(s);
+    return err;
 }
 
 /* ---- one shrink --------------------------------------------------------------------------------------------------- */
