@@ -515,7 +515,7 @@ static void shrink_linger(shrink *s)
 {
     gci_sys *sys = s->env->sys;
     int64_t now = sys->now(sys), end = now + SHRINK_LINGER;
-    for (bool all = false; s->unsent > 0 && (now < end || !all) && shrink_trouble(s) == GC_OK; now = sys->now(sys)) {
+    for (bool all = false; s->unsent > 0 && (now < end || !all || s->again) && shrink_trouble(s) == GC_OK; now = sys->now(sys)) {
         all = shrink_post(s);
         shrink_fed(s, all);
         gci_overlay_wait(s->comm->world->overlay, shrink_is_sent, s, NULL, all ? end : now + GCI_MEMORY_PAUSE);
