@@ -40,7 +40,7 @@ peers.c|        pair_end(p2p, p2p->pair[peer], fault, code, why);|        ;|deat
 peers.c|        pair_end(p2p, p2p->pair[peer], fault, code, why);|        if (!p2p->pair[peer]->open) pair_end(p2p, p2p->pair[peer], fault, code, why);|deaths: what is open with the dead does not end
 peers.c|(r->peer != GC_ANY_SOURCE \|\| gci_comm_rank(r->comm, peer) < 0))|true)|deaths: receives from any source do not end
 peers.c|bool whole = m->come && !m->local && m->packet.total == m->packet.length;|bool whole = m->come;|deaths: a message whose rest died with its sender counts as whole
-shrink.c|            s->value[SHRINK_HEAD + rank / 8] \|= (uint8_t)(1 << rank % 8);|            s->value[SHRINK_HEAD] \|= (uint8_t)(1 << rank % 8);|shrink: the ninth rank is taken for the first
+shrink.c|    message[SHRINK_HEAD + rank / 8] \|= (uint8_t)(1 << rank % 8);|    message[SHRINK_HEAD] \|= (uint8_t)(1 << rank % 8);|shrink: the ninth rank is taken for the first
 life.c|    while (s->loss_at < c->loss_count &&|    while (s->loss_at + (c->loss_count > 4) < c->loss_count &&|control: of five losses the last is not passed on
 life.c|        if ((!n->conn \|\| n->silent) && !n->left|        if ((!n->conn \|\| n->silent) && n->ups < 2 && !n->left|control: a control connection that is lost twice is not opened again
 comm.c|comm->dead > 0 ? GC_ERR_PEER : GC_OK|comm->dead > 0 && comm->dead != 3 ? GC_ERR_PEER : GC_OK|executor: a collective begins in spite of three deaths
