@@ -8,6 +8,7 @@
 #     TIMES=20 MPI_TIMES=10 operations of a median (50, and fewer where one takes seconds; of the MPIs 10)
 #     ROUNDS=7              pairs of runs behind a ratio within one site
 #     MPI='openmpi mpich openmpi-han openmpi-adapt mpich-smp'   which of them, or none
+#     GRIDCOMM_ALGO=...     as the ranks of gridcomm have it
 #     MODEL=hockney         64 KiB once more, as a model chooses that gcbench fits on the same bed (plogp, or none)
 #
 # A row is one operation. bound: the least time that the links allow, at 1 MByte/s and 10 ms (with 1,500 bytes on the wire for
@@ -102,7 +103,8 @@ END
 numbers() { sed 's/^\[0\] //' "$1" | grep -E -m 1 '^-?[0-9.]+( -?[0-9.]+){5}$'; }
 grid() { # operation, bytes, [times]
     rm -f "$work/board" "$work/counts"
-    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} -x BOARD_HOOK ${GRIDCOMM_MODEL:+-x GRIDCOMM_MODEL} \
+    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} -x BOARD_HOOK \
+        ${GRIDCOMM_MODEL:+-x GRIDCOMM_MODEL} ${GRIDCOMM_ALGO:+-x GRIDCOMM_ALGO} \
         "${in_turn[@]}" "$tools/bench_coll" "$work/board" "$1" "$2" "${3:-$TIMES}" >"$work/out" 2>>"$work/err" </dev/null
     numbers "$work/out"
 }
