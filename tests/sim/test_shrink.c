@@ -107,10 +107,11 @@ static int watched_wait(gci_sys *sys, int poller, gci_event *event, int most, in
 {
     trial *t = watched;
     gci_control *c = t->control[0];
+    bool of_its_control = c && c->sys == sys && c->poller == poller;
     int64_t until = BEGIN + t->joined - now(t);
-    if (c && c->sys == sys && c->poller == poller && until > 0) {
+    if (of_its_control && until > 0) {
         timeout = gci_min64(timeout, until);
-    } else if (c && c->sys == sys && c->poller == poller && !t->looked) {
+    } else if (of_its_control && !t->looked) {
         t->looked = true;
         gci_life_span(c, 0);
         t->given_up = !c->gone[t->unfound] && c->span[t->unfound] < 0;
