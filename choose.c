@@ -6,8 +6,9 @@
  * choose alike. A name may carry a number and a segment: "kary:3", "chain@65536".
  *
  * Between clusters it is "wide" (wide.c): nothing else has one wide-area latency. "wide-divided" has two, and out of a cluster go
- * 2 (c - 1) / c vectors of an allreduce instead of c - 1; the longer way pays, on links of pairs, for more than L B c / (c - 2)
- * bytes, on shared uplinks for fewer. Nothing here knows L and B: it is taken where that holds nearly everywhere. Within one:
+ * 2 (c - 1) / c vectors of an allreduce instead of c - 1, of a bcast 1: some c - 2 fewer. On shared uplinks that pays where they
+ * are more than the L B bytes that a latency is worth. Nothing here knows L and B: CHOOSE_WORTH is of a slow link, since where it
+ * is too small a collective takes twice its least time at most, and where it is too large, c / 2 times or c - 1. Within one:
  *
  * Short ones take a tree, which has the fewest messages: that counts where ranks share cores, and a wide tree has the fewest
  * ranks that a message wakes twice (40 ranks on 2 cores: an allreduce takes 0.62 ms; binomial 0.78, flat 0.56, doubling 1.7).
@@ -35,7 +36,8 @@ enum { CHOOSE_TINY = 256,               /* up to here it is cheaper to send a bl
        CHOOSE_SEGMENT = 8 * 1024,       /* what is on its way while the next is made ready; */
        CHOOSE_SEGMENTS = 64,            /* of a longer vector as many as this, */
        CHOOSE_SEGMENT_MAX = 128 * 1024, /* none longer than 1 ms at 1 Gbit/s */
-       CHOOSE_UNDIVIDED = 4 << 20,      /* up to here one latency is less than what a cluster could spare its link */
+       CHOOSE_WORTH = 64 * 1024,        /* bytes that a cluster sends in a wide-area latency; */
+       CHOOSE_SHARE = 1024,             /* what a share of a divided vector has at least */
        CHOOSE_FAR = 256 * 1024,         /* between clusters: of a longer vector, segments that are granted one by one, because */
        CHOOSE_FAR_SEGMENTS = 256 };     /* no window holds it all, and so many */
 
@@ -45,13 +47,13 @@ static const struct choose_rule {
     enum gci_coll     coll;             /* GCI_COLLS: any */
     enum choose_where where;
     int               ranks;            /* at most; 0: any */
-    size_t            bytes;            /* at most; 0: any */
+    size_t            bytes;            /* at most; 0: any. Between more: that dividing spares an uplink */
     bool              cut;              /* into segments */
     const char       *name;
 } choose_rules[] = {
-    { GCI_BCAST,          BETWEEN_MORE, 0, CHOOSE_UNDIVIDED, true, "wide" },
+    { GCI_BCAST,          BETWEEN_MORE, 0, CHOOSE_WORTH, true, "wide" },
     { GCI_BCAST,          BETWEEN_MORE, 0, 0, true, "wide-divided" },
-    { GCI_ALLREDUCE,      BETWEEN_MORE, 0, CHOOSE_UNDIVIDED, true, "wide" },
+    { GCI_ALLREDUCE,      BETWEEN_MORE, 0, CHOOSE_WORTH, true, "wide" },
     { GCI_ALLREDUCE,      BETWEEN_MORE, 0, 0, true, "wide-divided" },
     { GCI_COLLS,          BETWEEN_CLUSTERS, 0, 0, true, "wide" },
     { GCI_BARRIER,        ANYWHERE,    4, 0, false, "doubling" },
@@ -143,6 +145,15 @@ static bool choose_applies(const struct choose_rule *rule, enum gci_coll coll, i
     return here && (rule->coll == coll || rule->coll == GCI_COLLS) && (!rule->ranks || ranks <= rule->ranks);
 }
 
+/* The most bytes for which a rule that applies is there; 0: any. */
+static size_t choose_limit(const struct choose_rule *rule, const gci_clusters *s)
+{
+    if (rule->where != BETWEEN_MORE || !rule->bytes)
+        return rule->bytes;
+    size_t clusters = (size_t)s->clusters;
+    return gci_max(rule->bytes / (clusters - 2), CHOOSE_SHARE * clusters);
+}
+
 GCI gci_algo_choice gci_choose(const gci_call *call, const gci_algo_choice *forced)
 {
     gci_algo_choice choice = *forced;
@@ -160,7 +171,10 @@ GCI bool gci_choose_next(const gci_call *call, gci_algo_choice *choice)
     size_t bytes = choose_bytes(call);
     while (choice->next < (int)GCI_COUNT(choose_rules)) {
         const struct choose_rule *rule = &choose_rules[choice->next++];
-        if (!choose_applies(rule, call->coll, call->ranks, call->clusters) || (rule->bytes && bytes > rule->bytes))
+        if (!choose_applies(rule, call->coll, call->ranks, call->clusters))
+            continue;
+        size_t limit = choose_limit(rule, call->clusters);
+        if (limit && bytes > limit)
             continue;
         snprintf(choice->name, sizeof choice->name, "%s", rule->name);
         choice->segment = rule->cut ? choose_segment(call, choose_is_far(rule), bytes) : 0;
@@ -183,8 +197,8 @@ GCI void gci_choose_describe(const gci_clusters *s, int ranks, const gci_algo_ch
             if (!choose_applies(rule, (enum gci_coll)coll, ranks, s))
                 continue;
             gci_text_add(out, "%s%s", separator, rule->name);
-            if (rule->bytes)
-                gci_text_add(out, " to %zu bytes", rule->bytes);
+            if (choose_limit(rule, s))
+                gci_text_add(out, " to %zu bytes", choose_limit(rule, s));
             if (rule->cut)
                 gci_text_add(out, " in segments");
             separator = "; ";

@@ -21,7 +21,7 @@ export BED_BUILD
 BED_BUILD=$(realpath "${1:-build}")
 bed=$PWD/tests/net/bed tools=$BED_BUILD/tests/net
 : "${ONLY:=}" "${SITES:=2:8 4:4 8:3}" "${TIMES:=0}" "${ROUNDS:=7}" "${MPI=openmpi mpich openmpi-han openmpi-adapt mpich-smp}"
-: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8}" "${LIMIT:=240}" "${MODEL=hockney}"
+: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8}" "${LIMIT:=240}" "${MODEL:=hockney}"
 OPERATIONS='barrier bcast scatter scatterv gather gatherv allgather allgatherv alltoall alltoallv reduce allreduce
             reduce_scatter reduce_scatter_block scan exscan'
 letters=(a b c d e f g h i j k l m n o p)
@@ -198,7 +198,7 @@ fitted() { # the model of this bed
 }
 with_model() { # operation, bytes, the median without: a word like those of the MPIs
     local line
-    [ -n "$MODEL" ] || return 0
+    [ "$MODEL" != none ] || return 0
     fitted && line=$(GRIDCOMM_MODEL=$work/model.$B grid "$1" "$2") && printf '  by the model %.1f (%s x)' \
         "$(cut -d' ' -f2 <<<"$line")" "$(ratio "$(cut -d' ' -f2 <<<"$line")" "$3")" || printf '  by the model failed'
 }

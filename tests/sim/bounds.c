@@ -133,6 +133,17 @@ static int64_t bounds_least(const bounds_net *net, const bounds_cell *c, double 
 int64_t bounds_lower(const bounds_net *net, const bounds_cell *c) { return bounds_least(net, c, 0); }
 int64_t bounds_with_headers(const bounds_net *net, const bounds_cell *c) { return bounds_least(net, c, BOUNDS_HEADER); }
 
+int64_t bounds_divided(const bounds_net *net, const bounds_cell *c)
+{
+    if ((c->op != BOUNDS_BCAST && c->op != BOUNDS_ALLREDUCE) || net->clusters < 3)
+        return INT64_MAX;
+    bounds_cell none = { .op = c->op, .root = c->root };
+    bool twice = c->op == BOUNDS_ALLREDUCE;         /* over each link goes a share of the vector there, and one of the result */
+    double others = net->clusters - 1, share = (double)c->bytes / (twice ? net->clusters : others);
+    int64_t once = (int64_t)(share * (net->uplinks ? others : 1) * (1e9 / (double)bounds_rate));
+    return bounds_lower(net, &none) + once + (twice && once > bounds_latency ? once : bounds_latency);
+}
+
 int64_t bounds_warm(const bounds_cell *c)
 {
     int64_t most = 0;

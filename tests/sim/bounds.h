@@ -46,6 +46,8 @@ int     bounds_cluster(const bounds_net *, int rank);
 int64_t bounds_lower(const bounds_net *, const bounds_cell *);      /* ns */
 /* The same with a header for each message that must share an uplink, of which the bound counts one. */
 int64_t bounds_with_headers(const bounds_net *, const bounds_cell *);
+/* The least time in which a vector that is divided among the clusters crosses two links one after another; INT64_MAX: none is. */
+int64_t bounds_divided(const bounds_net *, const bounds_cell *);
 int64_t bounds_warm(const bounds_cell *);                           /* the slowest run but the cold one */
 double  bounds_ratio(const bounds_cell *);                          /* of it to the bound */
 bool    bounds_holds(const bounds_cell *);                          /* 1.02, and beyond 1 byte 1.05 */

@@ -473,6 +473,28 @@ static void test_exceptions_by_name(void **state)
         for (int k = 0; k < WITNESS_CASES; k++)
             if (got.wide[k] != (k == (int)cases[i].why))
                 fail_msg("case %d: %d of exception %d", (int)i, got.wide[k], k);
+        assert_int_equal(got.divided, 0);
+        assert_int_equal(got.faults, 0);
+    }
+}
+
+/* From which length on a vector is divided among three clusters, and which one. */
+static void test_divided(void **state)
+{
+    enum { LIMIT = 65536 };
+    static const struct { one_call c; const char *order; int sites, divided; } cases[] = {
+        { { .op = BCAST, .count = LIMIT + 1 }, "", 2, 0 },
+        { { .op = BCAST, .count = LIMIT }, "", 3, 0 },
+        { { .op = BCAST, .count = LIMIT + 1 }, "", 3, 1 },
+        { { .op = REDUCE, .kind = SUM, .count = LIMIT / 8 + 1 }, "", 3, 0 },
+        { { .op = ALLREDUCE, .kind = SUM, .count = LIMIT / 8, .group = SOME }, "", 3, 0 },
+        { { .op = ALLREDUCE, .kind = SUM, .count = LIMIT / 8 + 1, .group = SOME }, "", 3, 1 },
+        { { .op = ALLREDUCE, .kind = DOUBLES, .count = LIMIT / 8 + 1 }, "rank", 3, 1 },
+        { { .op = ALLREDUCE, .kind = FROM_LEFT, .count = LIMIT / 8 + 1 }, "", 3, 0 } };
+    (void)state;
+    for (size_t i = 0; i < GCI_COUNT(cases); i++) {
+        witness_report got = run_alone(&cases[i].c, cases[i].sites, cases[i].order, NULL, stderr);
+        assert_int_equal(got.divided, cases[i].divided);
         assert_int_equal(got.faults, 0);
     }
 }
@@ -659,7 +681,7 @@ static void test_planted_faults(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_random_programs),
-    cmocka_unit_test(test_exceptions_by_name),
+    cmocka_unit_test(test_exceptions_by_name), cmocka_unit_test(test_divided),
     cmocka_unit_test(test_planted_faults),
 };
 

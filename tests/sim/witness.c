@@ -10,7 +10,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-enum { SHORT_BYTES = 512 };         /* of what is not associative: wide.c */
+enum { SHORT_BYTES = 512,           /* of what is not associative: wide.c */
+       WORTH_BYTES = 64 * 1024, SHARE_BYTES = 1024 };       /* of a vector that is divided among the clusters: choose.c */
 
 enum run_state { RUN_NONE, RUN_GOES, RUN_OK, RUN_FAILED };
 
@@ -204,13 +205,22 @@ enum witness_case witness_exception(const gci_call *call)
            is_scan(call->coll) ? WITNESS_REORDERED_SCAN : WITNESS_RANK_ORDER;
 }
 
+bool witness_divided(const gci_call *call)
+{
+    size_t clusters = (size_t)call->clusters->clusters;
+    bool can = call->coll == GCI_BCAST || (call->coll == GCI_ALLREDUCE && witness_exception(call) != WITNESS_LONG);
+    return can && clusters > 2 && call->bytes > WORTH_BYTES / (clusters - 2) && call->bytes > SHARE_BYTES * clusters;
+}
+
 static void check_wide(witness *w, const collective *c, const check_report *report)
 {
     enum witness_case why = witness_exception(&c->call[0]);
     w->report.wide[why]++;
     if (why == WITNESS_LONG)
         return;
-    if (report->wan_hops > 1)
+    bool divided = witness_divided(&c->call[0]);
+    w->report.divided += divided;
+    if (divided ? report->wan_hops != 2 : report->wan_hops > 1)
         fault(w, c, "%d wide-area messages on a way", report->wan_hops);
     if ((report->repeated > 0) != (why != WITNESS_NONE))
         fault(w, c, "%zu bytes enter a cluster again (case %d)", report->repeated, (int)why);

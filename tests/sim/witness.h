@@ -5,8 +5,8 @@
  * step once, after all that it waits for, in list order among the messages of a direction with a peer, on the bytes that it
  * names; and all of them. When the last rank of the communicator is through, the schedules of all ranks together go to
  * sched_check, with the calls as they were made. Where the rules of choose.c have chosen, and there are clusters, the two
- * wide-area conditions hold: (1) no way with more than one wide-area message, (2) nothing enters a cluster twice, but where
- * witness_exception names why: there (2) is broken.
+ * wide-area conditions hold: (1) no way with more than one wide-area message, but where witness_divided says so: there it is two;
+ * (2) nothing enters a cluster twice, but where witness_exception names why: there (2) is broken.
  *
  * Nothing is passed over: a collective is proven, or it failed at some rank (an error is what that rank's program got), or its
  * ranks called different things and none had to wait for another to see it, or it was cut short: not all ranks came to it or
@@ -40,6 +40,7 @@ typedef struct witness_report {
     char fault[512];                        /* the first one */
     int  coll[GCI_COLLS], choice[WITNESS_CHOICES], wide[WITNESS_CASES];     /* of the proven ones; wide: between clusters, by
                                                                              * the rules */
+    int  divided;                           /* of these, with two wide-area messages on a way */
     int  in_flight;                         /* of one rank, at most */
 } witness_report;
 
@@ -54,5 +55,7 @@ witness_report witness_end(witness *, bool whole);
 
 /* Why (2) does not hold for this call; call: of all ranks. */
 enum witness_case witness_exception(const gci_call *call);
+/* Does (1) not hold? */
+bool witness_divided(const gci_call *call);
 
 #endif
