@@ -1599,6 +1599,8 @@ typedef struct gci_link_view {
 } gci_link_view;
 enum gci_way { GCI_WAY_NONE, GCI_WAY_OWN, GCI_WAY_ROUTED };
 GCI void gci_overlay_links(const gci_overlay *, void (*each)(void *arg, const gci_link_view *), void *arg);
+/* Does an envelope of this context wait for the socket of a connection of this rank's own? */
+GCI bool gci_overlay_holds(const gci_overlay *, uint32_t context);
 GCI enum gci_way gci_overlay_way(const gci_overlay *, int peer);
 /* The way to one peer, as it stands. */
 typedef struct gci_way_view {

@@ -867,6 +867,17 @@ GCI void gci_overlay_links(const gci_overlay *o, void (*each)(void *arg, const g
     }
 }
 
+GCI bool gci_overlay_holds(const gci_overlay *o, uint32_t context)
+{
+    bool holds = false;
+    for (int peer = 0; peer < o->ranks && !holds; peer++) {
+        const gci_link *own = o->peer[peer].own;
+        for (int i = 0; own && !own->broken && i < own->queued; i++)
+            holds |= own->out[i].packet.type == GCI_ENVELOPE && own->out[i].packet.context == context;
+    }
+    return holds;
+}
+
 /* ---- what drive.c calls --------------------------------------------------------------------------------------- */
 
 GCI bool gci_links_has_work(gci_overlay *o)

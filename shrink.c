@@ -19,8 +19,10 @@
  *
  * Two decisions do not meet:
  *  - A rank takes a decision from its present coordinator alone, or as coordinator from anybody. So when a coordinator decides anew,
- *    nobody holds another one who lives for it: that rank would have passed it on, to it too, instead of speaking or dying. And
- *    nobody who has spoken takes another one later.
+ *    nobody holds another one who lives for it: that rank would have passed it on, to it too, instead of speaking or dying.
+ *  - Nobody who has spoken to it takes an older one later: who could pass that on is dead. But this rank may hear of that death after
+ *    the coordinator's, and take the dead one for its next coordinator. So what that has passed on waits until it is dead here, too;
+ *    if it lives on, as long as what is contested below.
  *  - Who is through by RELEASE leaves nobody without the decision who lives for it, but those it passes that on to; who is through
  *    otherwise has passed it on to all before: so nobody waits for a rank that is through and owes it something. The messages of
  *    FORWARD come in the end, or their sender dies.
@@ -49,7 +51,7 @@ enum { SHRINK_STATE = 1, SHRINK_DECIDE, SHRINK_ACK, SHRINK_RELEASE, SHRINK_FORWA
                                                    RELEASE: does it not hold the decision? */
 #define SHRINK_HUNGER (5 * GCI_SECOND)          /* without success: documented */
 #define SHRINK_LINGER GCI_SECOND                /* what is on its way to others is waited for, but not for ever */
-#define SHRINK_CONTEST (2 * GCI_LIFE_CONTEST)   /* as long as a side may take to give up another one, and to say so */
+#define SHRINK_CONTEST (3 * GCI_LIFE_CONTEST)   /* a side gives up who tells of a death, then who tells it next, and says so */
 
 typedef struct shrink shrink;
 
@@ -84,6 +86,7 @@ struct shrink {
     int          waiting;           /* slots that are due or posted */
     int          unsent;            /* messages that are due or posted */
     int          hint;
+    int          asked;             /* the coordinator before this one, to whom this rank has spoken; -1: none */
     int64_t      hungry_since;      /* some memory that must be had has not been; 0: it has */
     bool         held, through, again;      /* again: memory has failed for what was posted, and it is due once more */
     bool         contests;          /* all has come, but not all of it is known here */
@@ -194,11 +197,28 @@ static bool shrink_post(shrink *s)
     return all;
 }
 
+/* The rank that has made this decision: all below are dead for it. */
+static int shrink_decider(const shrink *s, const uint8_t *decision)
+{
+    int rank = 0;
+    while (rank < s->comm->size && shrink_is_out(decision, rank))
+        rank++;
+    return rank;
+}
+
+/* Has it been passed on by one without whom another coordinator, spoken to since, may have decided anew? */
+static bool shrink_is_old(const shrink *s, const uint8_t *message)
+{
+    return gci_get32(message) == SHRINK_FORWARD && shrink_decider(s, message) < s->asked;
+}
+
 /* Is everybody dead here, too, whom this rank has said to be dead? Or it has died itself. */
 static bool shrink_agrees(const shrink *s, int rank)
 {
     if (s->slot[rank].stand != SHRINK_COME || !shrink_lives(s, rank))
         return true;
+    if (shrink_is_old(s, s->slot[rank].room))
+        return false;
     for (int other = 0; other < s->comm->size; other++)
         if (shrink_is_out(s->slot[rank].room, other) && shrink_lives(s, other))
             return false;
@@ -413,8 +433,10 @@ static int shrink_follow(shrink *s, int coordinator)
             return err;
         int what = s->held ? shrink_heard(s, coordinator, SHRINK_RELEASE, SHRINK_RELEASE)
                            : shrink_heard(s, coordinator, SHRINK_DECIDE, SHRINK_FORWARD);
-        if (what == 0 && !s->held)
+        if (what == 0 && !s->held) {
+            s->asked = coordinator;
             return GC_OK;
+        }
         if (what == SHRINK_DECIDE || what == SHRINK_FORWARD)
             shrink_hold(s, s->room);
         if (what == SHRINK_DECIDE)
@@ -443,7 +465,7 @@ static void shrink_gather(shrink *s)
         int what = shrink_heard(s, rank, SHRINK_STATE, SHRINK_FORWARD);
         for (size_t i = SHRINK_HEAD; what == SHRINK_STATE && i < s->bytes; i++)
             s->value[i] |= said[i];
-        if (what == SHRINK_FORWARD)
+        if (what == SHRINK_FORWARD && (!decided || shrink_decider(s, said) > shrink_decider(s, decided)))
             decided = said;
     }
     if (decided)
@@ -464,6 +486,7 @@ static void shrink_release(shrink *s)
 
 static int shrink_lead(shrink *s, uint32_t context)
 {
+    s->asked = -1;                      /* who holds what is newer, and lives, says so */
     s->rooms = shrink_alloc(s, (size_t)s->comm->size * s->bytes);
     int err = s->rooms ? shrink_hear_all(s) : shrink_trouble(s);
     if (err < 0)
@@ -488,7 +511,7 @@ static int shrink_lead(shrink *s, uint32_t context)
 static int shrink_open(shrink *s, gc_comm *comm)
 {
     size_t ranks = (size_t)comm->size;
-    *s = (shrink){ .comm = comm, .env = &comm->world->env, .bytes = SHRINK_HEAD + (ranks + 7) / 8, .hint = -1 };
+    *s = (shrink){ .comm = comm, .env = &comm->world->env, .bytes = SHRINK_HEAD + (ranks + 7) / 8, .hint = -1, .asked = -1 };
     s->slot = gci_alloc(s->env, ranks * sizeof *s->slot);
     s->request = gci_alloc(s->env, ranks * sizeof(gc_request *));
     s->room = gci_alloc(s->env, 2 * s->bytes);
@@ -504,10 +527,16 @@ static int shrink_open(shrink *s, gc_comm *comm)
     return GC_OK;
 }
 
+/* Has something for others not left yet? */
+static bool shrink_owes(const shrink *s)
+{
+    return s->unsent > 0 || gci_overlay_holds(s->comm->world->overlay, s->comm->context + GCI_CONTEXT_SHRINK);
+}
+
 static bool shrink_is_sent(void *arg)
 {
     const shrink *s = arg;
-    return s->unsent == 0 || s->again || shrink_trouble(s) < 0;
+    return !shrink_owes(s) || s->again || shrink_trouble(s) < 0;
 }
 
 /* Others wait for what is still to go, and after this only other calls move it. */
@@ -515,7 +544,7 @@ static void shrink_linger(shrink *s)
 {
     gci_sys *sys = s->env->sys;
     int64_t now = sys->now(sys), end = now + SHRINK_LINGER;
-    for (bool all = false; s->unsent > 0 && (now < end || !all || s->again) && shrink_trouble(s) == GC_OK; now = sys->now(sys)) {
+    for (bool all = false; shrink_owes(s) && (now < end || !all || s->again) && shrink_trouble(s) == GC_OK; now = sys->now(sys)) {
         all = shrink_post(s);
         shrink_fed(s, all);
         gci_overlay_wait(s->comm->world->overlay, shrink_is_sent, s, NULL, all ? end : now + GCI_MEMORY_PAUSE);

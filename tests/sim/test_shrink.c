@@ -545,6 +545,40 @@ static void test_computing(void **state)
     }
 }
 
+enum { LARGE = 16 << 20, LARGE_PER_S = 4 << 20, LATER = 4 };
+
+/* What lets a rank go stands behind a long message, in a socket that is full. */
+static int released_behind(gc_comm *world, int rank, int size, void *arg)
+{
+    int64_t *through = arg;
+    char *large = gct_buffer(LARGE);
+    gc_request *r = NULL;
+    gc_comm *made;
+    (void)size;
+    gct_ok(gc_barrier(world));
+    if (rank == 0)
+        gct_ok(gc_isend(world, large, LARGE, LATER, 1, &r));
+    if (rank == LATER)
+        gct_ok(gc_irecv(world, large, LARGE, 0, 1, &r));
+    sim_sleep(sim_current(), GCI_NS_PER_MS);
+    gct_ok(gc_comm_shrink(world, &made));
+    through[rank] = sim_sys(sim_current())->now(sim_sys(sim_current()));
+    if (rank == 0)
+        sim_sleep(sim_current(), COMPUTES);
+    gct_ok(gc_wait(&r, NULL));
+    gct_ok(gc_barrier(made));
+    return gct_buffer_free(large);
+}
+
+static void test_released_behind(void **state)
+{
+    int64_t through[SWEPT];
+    gct_spec spec = { .ranks = SWEPT, .seed = 1, .calm = true, .unwitnessed = true, .options = times, .lan_rate = LARGE_PER_S };
+    (void)state;
+    assert_int_equal(0, gct_job(&spec, released_behind, through));
+    assert_true(through[LATER] - through[0] < COMPUTES / 2);
+}
+
 /* ---- who is taken for dead ------------------------------------------------------------------------------------------------ */
 
 /* It gets an error, and the others get a communicator without it. */
@@ -563,7 +597,7 @@ static void test_doubted(void **state)
                 t.tells = tells;
                 t.dies[doubted] = true;
                 if (!tells)         /* both the coordinator and who hears from it wait for what never comes, before they believe it */
-                    t.end += 2 * 2 * GCI_LIFE_CONTEST;
+                    t.end += 2 * 3 * GCI_LIFE_CONTEST;
                 run(&t, 1);
                 for (int rank = 0; rank < SWEPT; rank++)
                     assert_true(rank == doubted ? !t.given[0][rank].ok : t.given[0][rank].ok && t.given[0][rank].n == SWEPT - 1);
@@ -650,6 +684,60 @@ static void test_liars(void **state)
                               .leave_anyhow = true, .virtual_limit = 60 * GCI_SECOND };
             assert_int_equal(0, gct_job(&spec, among_liars, &l));
         }
+}
+
+/* ---- a decision that may have been replaced ----------------------------------------------------------------------------- */
+
+/* Ranks 0 to 2 are played. 0 has decided, and died; 2 has heard of it and passes that on. The others have turned to 1, and hear of
+ * its death before they hear of that of 2: 1 may have heard that earlier, have decided anew, and others may hold that. */
+enum { DECIDER, NEXT, TELLER, PLAYED, PLAYERS = 5, OLD_CONTEXT = 4096 * GCI_CONTEXT_KINDS };
+typedef struct old_word { bool taken[PLAYERS]; } old_word;
+
+static int plays(gc_comm *world, int rank)
+{
+    enum { FORWARD = 5, BYTES_RIGHT = 9, LIVES_S = 8 };
+    gci_post post = { .kind = GCI_CONTEXT_SHRINK, .tag = world->shrinks, .orphan = true, .done_fn = said };
+    uint8_t word[BYTES_RIGHT] = { 0 };
+    gc_request *r;
+    gci_put32(word, FORWARD);
+    gci_put32(word + 4, OLD_CONTEXT);
+    gci_enter(world->world);
+    for (int to = PLAYED; rank == TELLER && to < PLAYERS; to++)
+        (void)gci_send_post(world, word, sizeof word, to, &post, &r);
+    gci_leave(world->world);
+    for (int i = 0; i < LIVES_S; i++)
+        if (linger(world))
+            return 1;
+    return 0;
+}
+
+static int hears_an_old_word(gc_comm *world, int rank, int size, void *arg)
+{
+    old_word *w = arg;
+    gc_comm *made = NULL;
+    (void)size;
+    gct_ok(gc_barrier(world));
+    if (rank < PLAYED)
+        return plays(world, rank);
+    gct_ok(gc_comm_shrink(world, &made));
+    w->taken[rank] = made->context == OLD_CONTEXT;
+    return linger(made);
+}
+
+static void test_old_word(void **state)
+{
+    (void)state;
+    for (int teller_dies = 0; teller_dies < 2; teller_dies++) {
+        old_word w = { { false } };
+        gct_event deaths[] = { { .at = BEGIN, .what = GCT_KILL, .a = DECIDER, .b = -1 },
+                               { .at = 2 * BEGIN, .what = GCT_KILL, .a = NEXT, .b = -1 },
+                               { .at = 3 * BEGIN, .what = GCT_KILL, .a = TELLER, .b = -1 } };
+        gct_spec spec = { .ranks = PLAYERS, .seed = 1, .calm = true, .unwitnessed = true, .options = times, .leave_anyhow = true,
+                          .events = deaths, .event_count = 2 + teller_dies, .virtual_limit = 60 * GCI_SECOND };
+        assert_int_equal(0, gct_job(&spec, hears_an_old_word, &w));
+        for (int rank = PLAYED; rank < PLAYERS; rank++)
+            assert_int_equal(w.taken[rank], !teller_dies);
+    }
 }
 
 /* ---- who lacks memory ------------------------------------------------------------------------------------------------ */
@@ -977,9 +1065,10 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_one_dies), cmocka_unit_test(test_two_die),
-                                        cmocka_unit_test(test_packets), cmocka_unit_test(test_computing), cmocka_unit_test(test_doubted),
-                                        cmocka_unit_test(test_liars), cmocka_unit_test(test_hungry),
-                                        cmocka_unit_test(test_hungry_shrinks), cmocka_unit_test(test_partition),
+                                        cmocka_unit_test(test_packets), cmocka_unit_test(test_computing),
+                                        cmocka_unit_test(test_released_behind), cmocka_unit_test(test_doubted),
+                                        cmocka_unit_test(test_liars), cmocka_unit_test(test_old_word),
+                                        cmocka_unit_test(test_hungry), cmocka_unit_test(test_hungry_shrinks), cmocka_unit_test(test_partition),
                                         cmocka_unit_test(test_partition_ends), cmocka_unit_test(test_partition_decided),
                                         cmocka_unit_test(test_parted), cmocka_unit_test(test_random) };
     return cmocka_run_group_tests_name("shrink", tests, NULL, NULL);
