@@ -205,10 +205,10 @@ enum witness_case witness_exception(const gci_call *call)
            is_scan(call->coll) ? WITNESS_REORDERED_SCAN : WITNESS_RANK_ORDER;
 }
 
-bool witness_divided(const gci_call *call)
+static bool is_divided(const gci_call *call)
 {
     size_t clusters = (size_t)call->clusters->clusters;
-    bool can = call->coll == GCI_BCAST || (call->coll == GCI_ALLREDUCE && witness_exception(call) != WITNESS_LONG);
+    bool can = call->coll == GCI_BCAST || call->coll == GCI_ALLREDUCE;
     return can && clusters > 2 && call->bytes > WORTH_BYTES / (clusters - 2) && call->bytes > SHARE_BYTES * clusters;
 }
 
@@ -218,7 +218,7 @@ static void check_wide(witness *w, const collective *c, const check_report *repo
     w->report.wide[why]++;
     if (why == WITNESS_LONG)
         return;
-    bool divided = witness_divided(&c->call[0]);
+    bool divided = is_divided(&c->call[0]);
     w->report.divided += divided;
     if (divided ? report->wan_hops != 2 : report->wan_hops > 1)
         fault(w, c, "%d wide-area messages on a way", report->wan_hops);

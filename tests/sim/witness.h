@@ -5,7 +5,7 @@
  * step once, after all that it waits for, in list order among the messages of a direction with a peer, on the bytes that it
  * names; and all of them. When the last rank of the communicator is through, the schedules of all ranks together go to
  * sched_check, with the calls as they were made. Where the rules of choose.c have chosen, and there are clusters, the two
- * wide-area conditions hold: (1) no way with more than one wide-area message, but where witness_divided says so: there it is two;
+ * wide-area conditions hold: (1) no way with more than one wide-area message, but of vectors that are divided: there it is two;
  * (2) nothing enters a cluster twice, but where witness_exception names why: there (2) is broken.
  *
  * Nothing is passed over: a collective is proven, or it failed at some rank (an error is what that rank's program got), or its
@@ -55,7 +55,5 @@ witness_report witness_end(witness *, bool whole);
 
 /* Why (2) does not hold for this call; call: of all ranks. */
 enum witness_case witness_exception(const gci_call *call);
-/* Does (1) not hold? */
-bool witness_divided(const gci_call *call);
 
 #endif
