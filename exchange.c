@@ -17,7 +17,8 @@
  *   direct     all to all at once; takes every call. scan, exscan: everybody gets all lower vectors; in segments, a chain
  *   scatter    bcast           k + p - 1 rounds, 2 (p - 1) / p * m bytes (van de Geijn 1994)
  *
- * Scratch: doubling a vector per round, bruck's alltoall two messages per round; of the others a few vectors at most.
+ * Scratch: doubling a vector per round, or a few segments, bruck's alltoall two messages per round; of the others a few vectors
+ * at most.
  *
  * They are made of a few phases. Among a power of two of players, halving and doubling are each other's inverse:
  *
@@ -29,7 +30,7 @@
  */
 #include "gridcomm_int.h"
 
-enum { EXCHANGE_AHEAD = 4,      /* pieces that a ring or a pairwise exchange holds in scratch: the next come while one is met */
+enum { EXCHANGE_AHEAD = 4,      /* pieces that a ring, a scan or a pairwise exchange has in scratch: one is met, others come */
        EXCHANGE_WINDOW = 16,    /* operands that a direct reduction receives ahead: bounds scratch, keeps senders busy */
        EXCHANGE_HEIGHT = 32 };  /* partial results of a canonical expression: one per bit of the number of ranks */
 
@@ -126,6 +127,12 @@ static void exchange_meet(gci_builder *b, exchange_value *v, int peer, gci_spot 
 }
 
 typedef struct exchange_part { size_t at, bytes; } exchange_part;
+
+static exchange_part exchange_segment(const gci_call *call, size_t bytes, int32_t i)
+{
+    size_t at = gci_segment_at(call, bytes, i);
+    return (exchange_part){ at, gci_segment_at(call, bytes, i + 1) - at };
+}
 
 /* Trades with a peer: gives one part of the value and goes on with another one, met with the peer's, in the slot. */
 static void exchange_trade(gci_builder *b, exchange_value *v, int peer, exchange_part give, exchange_part keep, gci_spot slot)
@@ -315,38 +322,76 @@ static void exchange_doubling_allgather(gci_builder *b)
     exchange_double(b, &t, &call->recv, false, GCI_NO_STEP, exchange_recv_buf, (exchange_value){ own, here, GCI_NO_STEP });
 }
 
+/* The scratch of a segment, in which another one comes after `free`. */
+typedef struct exchange_room { gci_spot slot[EXCHANGE_HEIGHT]; int slots; size_t bytes; int32_t free; } exchange_room;
+
+static gci_spot exchange_room_slot(gci_builder *b, exchange_room *room, int i)
+{
+    if (i == room->slots)
+        room->slot[room->slots++] = gci_emit_slot(b, room->bytes);
+    return room->slot[i];
+}
+
 /* A rank holds the partial result of a block of 2^j ranks that begins at a multiple of 2^j, and its prefix so far. In round j
  * the two halves of each block of 2^(j+1) trade; for the upper half the lower one's comes before its prefix. Hence the
  * prefix of n ranks is made of blocks as the digits of n in base 2 say, which is the canonical expression. What no later
- * round will ask for is not sent down: p k - (p - 1) messages at most, for powers of two as many as Hillis, Steele 1986. */
-static void exchange_doubling_scan(gci_builder *b)
+ * round will ask for is not sent down: p k - (p - 1) messages at most, for powers of two as many as Hillis, Steele 1986.
+ * ready: by round, the step after which the segment before was sent. */
+static void exchange_scan_part(gci_builder *b, exchange_part part, exchange_room *room, int32_t ready[EXCHANGE_HEIGHT])
 {
     const gci_call *call = b->call;
-    exchange_value block = { b->input, b->ready, GCI_NO_STEP };
+    gci_spot input = gci_spot_at(b->input, part.at), result = gci_spot_at(exchange_recv_buf, part.at);
+    exchange_value block = { input, b->ready, GCI_NO_STEP };
+    int slots = 0, round = 0;
     if (b->input_is_recv) {
-        block.at = gci_emit_slot(b, call->bytes);
-        block.last = exchange_copy(b, block.at, b->input, call->bytes, b->ready);
+        block.at = exchange_room_slot(b, room, slots++);
+        block.last = exchange_copy(b, block.at, input, part.bytes, gci_emit_both(b, b->ready, room->free));
     }
     int32_t prefix = block.last;
     if (call->coll == GCI_SCAN)
-        prefix = exchange_copy(b, exchange_recv_buf, b->input, call->bytes, b->input_is_recv ? prefix : GCI_NO_STEP);
+        prefix = exchange_copy(b, result, input, part.bytes, b->input_is_recv ? prefix : GCI_NO_STEP);
     bool has_prefix = call->coll == GCI_SCAN;
-    for (int64_t bit = 1; bit < call->ranks; bit *= 2) {
+    for (int64_t bit = 1; bit < call->ranks; bit *= 2, round++) {
         int peer = (int)(call->rank ^ bit);
         bool upper = call->rank & bit, wanted = (call->rank / (2 * bit) + 1) * 2 * bit < call->ranks;
-        if (upper ? wanted : peer < call->ranks)
-            exchange_send(b, peer, block.at, call->bytes, block.last);
+        if (upper ? wanted : peer < call->ranks) {
+            ready[round] = gci_emit_both(b, ready[round], block.last);
+            gci_emit_pend(b, exchange_send(b, peer, block.at, part.bytes, ready[round]));
+        }
         if (!upper && !wanted)
             continue;
-        gci_spot slot = gci_emit_slot(b, call->bytes);
-        int32_t came = exchange_recv(b, peer, slot, call->bytes, GCI_NO_STEP), both = gci_emit_both(b, prefix, came);
+        gci_spot slot = exchange_room_slot(b, room, slots++);
+        int32_t came = exchange_recv(b, peer, slot, part.bytes, room->free), both = gci_emit_both(b, prefix, came);
         if (upper && has_prefix)
-            came = prefix = exchange_reduce(b, exchange_recv_buf, slot, call->bytes, false, both);
+            came = prefix = exchange_reduce(b, result, slot, part.bytes, false, both);
         else if (upper)
-            came = prefix = exchange_copy(b, exchange_recv_buf, slot, call->bytes, both);
+            came = prefix = exchange_copy(b, result, slot, part.bytes, both);
         has_prefix |= upper;
         if (wanted)
-            exchange_meet(b, &block, peer, slot, call->bytes, came);
+            exchange_meet(b, &block, peer, slot, part.bytes, came);
+    }
+    gci_emit_pend(b, prefix);
+    gci_emit_pend(b, block.last);
+}
+
+/* Segments take turns in scratch, and none overtakes another. */
+static void exchange_doubling_scan(gci_builder *b)
+{
+    const gci_call *call = b->call;
+    exchange_room room[EXCHANGE_AHEAD];
+    int32_t segments = gci_segments(call, call->bytes), ready[EXCHANGE_HEIGHT], free = GCI_NO_STEP;
+    for (int round = 0; round < EXCHANGE_HEIGHT; round++)
+        ready[round] = GCI_NO_STEP;
+    for (int32_t i = 0; i < segments; i++) {
+        exchange_part part = exchange_segment(call, call->bytes, i);
+        exchange_room *turn = &room[i % EXCHANGE_AHEAD];
+        if (i < EXCHANGE_AHEAD)
+            *turn = (exchange_room){ .bytes = part.bytes, .free = GCI_NO_STEP };
+        exchange_scan_part(b, part, turn, ready);
+        if (i + EXCHANGE_AHEAD < segments) {
+            gci_emit_pend(b, free);
+            turn->free = free = gci_emit_join(b);
+        }
     }
 }
 
@@ -470,12 +515,6 @@ static exchange_ring exchange_ring_of(const gci_call *call, int first)
 static int exchange_before(const exchange_ring *ring, int distance)
 {
     return (int)(((int64_t)ring->me - distance + ring->ranks) % ring->ranks);
-}
-
-static exchange_part exchange_segment(const gci_call *call, size_t bytes, int32_t i)
-{
-    size_t at = gci_segment_at(call, bytes, i);
-    return (exchange_part){ at, gci_segment_at(call, bytes, i + 1) - at };
 }
 
 /* Sends a piece to the right. The join is the step after which that is done. */
@@ -909,9 +948,11 @@ GCI void gci_direct_algo(gci_builder *b)
         exchange_direct_scatter(b);
         break;
     default:
-        if (gci_segments(call, call->bytes) > 1 && !(call->canonical && call->associative))
-            exchange_chain_scan(b);
-        else
+        if (gci_segments(call, call->bytes) == 1)
             exchange_direct_scan(b);
+        else if (call->canonical && call->associative)
+            exchange_doubling_scan(b);
+        else
+            exchange_chain_scan(b);
     }
 }

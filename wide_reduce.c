@@ -26,7 +26,7 @@
  */
 #include "gridcomm_int.h"
 
-enum { REDUCE_SHORT = 512,          /* bytes: the paper's limit. 20 such vectors take 10 ms at 1 MByte/s, as a tree's next hop */
+enum { REDUCE_SHORT = 512,          /* bytes: the paper's limit. 20 such vectors take 10 ms at 1 MByte/s, as a chain's next hop */
        REDUCE_CUTS = 64,            /* segments of a vector for the sake of its many parts, at most */
        REDUCE_ROUNDS = 32,          /* of scratch: 256 KiB of segments of 8 KiB are on their way at once, */
        REDUCE_SCRATCH = 16 << 20 }; /* unless that is more than so many bytes; but two */
@@ -740,6 +740,17 @@ static void reduce_emit(reduce *r, bool scan, bool all)
         reduce_scan_tree(r);
 }
 
+/* Is a vector so long that a chain in rank order is better, although that has a wide-area latency wherever the next rank is in
+ * another cluster? Where clusters are runs that is once for each, and else more often. */
+static bool reduce_is_long(const gci_call *call, size_t bytes)
+{
+    const gci_clusters *s = call->clusters;
+    size_t hops = 0;
+    for (int r = 1; r < call->ranks && call->coll != GCI_REDUCE_SCATTER; r++)
+        hops += s->of[r] != s->of[r - 1];
+    return bytes > REDUCE_SHORT * gci_max(hops / (size_t)(s->clusters - 1), 1);
+}
+
 GCI void gci_wide_reduce(gci_wide *w)
 {
     const gci_call *call = w->call;
@@ -750,7 +761,7 @@ GCI void gci_wide_reduce(gci_wide *w)
     bool from_left = !call->associative && !barrier;
     r.canonical = call->canonical && !from_left && !barrier;
     bool all = scan && (from_left || r.canonical || !w->s->runs);
-    if (from_left && bytes > REDUCE_SHORT)
+    if (from_left && reduce_is_long(call, bytes))
         w->b->error = GC_ERR_UNSUPPORTED;
     else if (reduce_divide(&r, from_left || all) < 0)
         w->b->error = GC_ERR_NOMEM;

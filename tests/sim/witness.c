@@ -188,7 +188,10 @@ static bool is_long(const gci_call *call)
     size_t bytes = call->bytes;
     if (call->coll == GCI_REDUCE_SCATTER)
         bytes = gci_blocks_bytes(&call->send, 0, call->ranks) / (size_t)call->ranks;
-    return bytes > SHORT_BYTES;
+    size_t hops = 0;
+    for (int r = 1; r < call->ranks; r++)
+        hops += call->coll != GCI_REDUCE_SCATTER && call->clusters->of[r] != call->clusters->of[r - 1];
+    return bytes > SHORT_BYTES * gci_max(hops / (size_t)(call->clusters->clusters - 1), 1);
 }
 
 enum witness_case witness_exception(const gci_call *call)

@@ -97,12 +97,62 @@ static void test_some_rule_does_every_call(void **state)
     }
 }
 
-/* What does not associate and is long never needs all vectors at one rank. */
+/* The name of what does it; clusters: so many, whose ranks come one after another, or in turn. */
+static const char *chosen(job_spec j, int clusters, bool in_turn, gci_algo_choice *choice)
+{
+    char name[MOST][4];
+    const char *path[MOST];
+    int host[MOST];
+    place p;
+    gci_call call;
+    for (int r = 0; r < j.ranks; r++) {
+        snprintf(name[r], sizeof name[r], "%d", in_turn ? r % clusters : r * clusters / j.ranks);
+        path[r] = clusters > 1 ? name[r] : "";
+        host[r] = r;
+    }
+    place_make(&p, j.ranks, path, host);
+    j.clusters = &p.s;
+    j.elem_bytes = 8;
+    job_call(&j, 1, &call);
+    assert_true(doing(&call, choice) > 0);
+    job_call_free(&call);
+    place_free(&p);
+    return choice->name;
+}
+
+/* A chain has a hop for each rank, and between clusters a wide-area one for each whose neighbour is elsewhere: only where the bytes
+ * of all vectors would take longer. What only may not change its order has better. */
+static void test_what_takes_a_chain(void **state)
+{
+    (void)state;
+    gci_algo_choice c;
+    for (int all = 0; all < 2; all++) {
+        job_spec left = { .coll = all ? GCI_ALLREDUCE : GCI_REDUCE, .ranks = MOST, .from_left = true }, ordered = left;
+        ordered.from_left = false;
+        for (left.bytes = 8; left.bytes <= 16 << 10; left.bytes *= 2)
+            assert_string_equal(chosen(left, 1, false, &c), "flat");
+        assert_string_equal(chosen(left, 1, false, &c), "chain");
+        assert_true(c.segment > 0);
+        left.bytes = 512;
+        assert_string_equal(chosen(left, 4, false, &c), "wide");
+        left.bytes = 520;
+        assert_string_equal(chosen(left, 4, false, &c), "chain");
+        assert_string_equal(chosen(left, 4, true, &c), "wide");
+        left.bytes = 512 * ((MOST - 1) / 3);
+        assert_string_equal(chosen(left, 4, true, &c), "wide");
+        left.bytes += 8;
+        assert_string_equal(chosen(left, 4, true, &c), "chain");
+        for (ordered.bytes = 64 << 10; ordered.bytes <= 16 << 20; ordered.bytes *= 16)
+            assert_string_equal(chosen(ordered, 1, false, &c), "halving");
+    }
+}
+
+/* What is long and bound to an order never needs all vectors at one rank. */
 static void test_scratch_is_bounded(void **state)
 {
     (void)state;
     enum { RANKS = 20, BYTES = 8 << 20 };
-    static const enum gci_coll colls[] = { GCI_REDUCE, GCI_ALLREDUCE, GCI_SCAN };
+    static const enum gci_coll colls[] = { GCI_REDUCE, GCI_ALLREDUCE, GCI_SCAN, GCI_EXSCAN };
     const char *path[RANKS];
     int host[RANKS];
     place p;
@@ -111,8 +161,9 @@ static void test_scratch_is_bounded(void **state)
         host[r] = r;
     }
     place_make(&p, RANKS, path, host);
-    for (size_t i = 0; i < GCI_COUNT(colls); i++) {
-        job_spec j = { .coll = colls[i], .ranks = RANKS, .elem_bytes = 8, .bytes = BYTES, .from_left = true, .clusters = &p.s };
+    for (size_t i = 0; i < 2 * GCI_COUNT(colls); i++) {
+        job_spec j = { .coll = colls[i / 2], .ranks = RANKS, .elem_bytes = 8, .bytes = BYTES, .from_left = i % 2,
+                       .canonical = i % 2 == 0, .clusters = &p.s };
         for (int rank = 0; rank < RANKS; rank++) {
             gci_call call;
             gci_algo_choice choice;
@@ -163,7 +214,7 @@ int main(void)
     seed_random();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_some_rule_does_every_call),
-        cmocka_unit_test(test_scratch_is_bounded),
+        cmocka_unit_test(test_what_takes_a_chain), cmocka_unit_test(test_scratch_is_bounded),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -327,13 +327,23 @@ static void describe(const job_spec *j, const char *what)
                   j->from_left ? ", from the left" : "", j->canonical ? ", canonical" : "");
 }
 
+/* What need not associate a chain does; but it has a wide-area latency wherever the next rank is in another cluster. */
+static bool is_for_a_chain(const job_spec *j)
+{
+    const gci_clusters *s = j->clusters;
+    size_t hops = 0;
+    for (int r = 1; r < j->ranks && j->coll != GCI_REDUCE_SCATTER; r++)
+        hops += s->of[r - 1] != s->of[r];
+    return gci_coll_reduces(j->coll) && j->from_left && all_bytes(j) > SHORT * larger(hops / (size_t)(s->clusters - 1), 1);
+}
+
 static bool run_job(const job_spec *j)
 {
     check_report report = { 0 };
     char why[CHECK_TEXT] = "";
     bool empty = !j->sizes && j->bytes == 0 && j->coll != GCI_BARRIER;
     int result = job_run(&env, j, &report, why);
-    if (!empty && gci_coll_reduces(j->coll) && j->from_left && all_bytes(j) > SHORT) {
+    if (!empty && is_for_a_chain(j)) {
         if (result != JOB_UNSUPPORTED)
             describe(j, "not refused");
         return result == JOB_UNSUPPORTED;
