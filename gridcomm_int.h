@@ -2005,6 +2005,7 @@ struct gc_request {
     uint8_t   stage;            /* p2p.c: where it stands */
     bool      done, owned;      /* owned: the user holds it, gc_wait frees it; else done_fn is told and it is freed */
     bool      any_tag, sync;
+    bool      stood;            /* a collective's receive: it was posted when asks were last chosen */
     bool      early;            /* a receive whose early grant is still to be told; a send that no early grant starts any more */
     bool      streams;          /* a send granted early: its chunks stay behind its envelope */
     bool      scattered;        /* a send: some of its chunks went where its envelope did not */
@@ -2201,6 +2202,7 @@ struct gci_p2p {
     bool        short_of_memory;        /* some envelope waits for memory to go again */
     int64_t     memory_at;
     int64_t     ask_at, ask_every;
+    bool        ask_soon;
     int         ask_turn;
     uint32_t   *closed;                 /* contexts of communicators freed here, ascending: what comes late is dropped */
     size_t      closed_count, closed_room;
@@ -2244,6 +2246,7 @@ GCI int  gci_p2p_open(gci_world *, const gci_p2p_upcalls *);     /* opens the ov
 GCI void gci_p2p_close(gci_world *);
 /* A verdict of this rank alone, on a peer that may live, or on itself (GC_ERR_NOMEM): all are told. Not from inside of a callback. */
 GCI void gci_give_up(gci_p2p *, int peer, int code, const char *why);
+GCI void gci_ask_soon(gci_p2p *);       /* a receive of a collective was posted, or failed by what its peer said */
 GCI void gci_p2p_farewell(gci_world *, int64_t deadline);   /* every rank leaves: what is under way arrives, ways end in peace */
 
 /* ---- post.c: starting messages --------------------------------------------------------------------------------------- */
@@ -2325,6 +2328,8 @@ typedef struct gci_coll_args {
 /* The barrier of the end, blocking. Who is through does not wait for ever for one that is not; who leaves so tells the others
  * that it was (life.c), and that ends the barrier for them, too. */
 GCI int  gci_coll_last_barrier(gc_comm *);
+/* gc_allgather of equal blocks, in which who has an error takes part too, without buffers: then it fails for all. calls.c */
+GCI int  gci_allgather_unless(gc_comm *, int error, const void *send, size_t bytes, void *recv);
 GCI int  gci_coll_describe(gc_comm *, gci_text *);      /* which algorithm it takes for what; GC_ERR_NOMEM */
 GCI const gci_clusters *gci_coll_clusters(gc_comm *);   /* of its ranks, for as long as it lives; NULL: out of memory */
 /* The error with which some rank has begun the next collective already, so that it fails everywhere. Inside the monitor. */

@@ -578,15 +578,13 @@ GCI void gci_message_drop(gci_p2p *p2p, gc_message *m)
     gci_message_settle(p2p, m);
 }
 
-static void message_match(gci_p2p *p2p, gc_message *m, gc_request *r)
+static void message_match(gc_message *m, gc_request *r)
 {
     m->recv = r;
     r->message = m;
     r->status.source = gci_comm_rank(r->comm, m->source);
     r->status.tag = (int)m->packet.tag;
     r->signature = m->packet.signature;
-    if (r->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL)
-        p2p->ask_at = 0;                /* it goes on: no need to ask yet */
 }
 
 /* A receive takes a message that came before it. */
@@ -594,7 +592,7 @@ GCI void gci_message_take(gci_p2p *p2p, gc_message *m, gc_request *r)
 {
     if (m->queued)
         gci_match_forget(m);
-    message_match(p2p, m, r);
+    message_match(m, r);
     if (m->local) {
         gc_request *send = m->local;
         gc_message done = *m;
@@ -839,7 +837,7 @@ static int envelope_new(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         }
     }
     if (r)
-        message_match(p2p, m, r);
+        message_match(m, r);
     else if (!m->dropped)
         gci_match_keep(match, m);
     gci_message_link(p, m);
@@ -1026,7 +1024,7 @@ static void told_over(gci_p2p *p2p, const gci_pair *p, const gci_packet *packet)
     gc_request *r = gci_match_posted(match, p->peer, packet->tag);
     if (!r)
         return;
-    p2p->ask_at = 0;                    /* of what else may be over it hears soon */
+    gci_ask_soon(p2p);                  /* of what else may be over it hears soon */
     gci_request_fail(r, GC_ERR_MISMATCH, p->peer, "rank %d calls it otherwise: it has no message of %zu bytes for rank %d",
                      gci_comm_rank(r->comm, p->peer), r->bytes, r->comm->rank);
 }

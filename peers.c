@@ -22,7 +22,7 @@ enum {
     WINDOW_FIRST = 65536,               /* bytes lent to a peer at first, at most ... */
     WINDOW_LEAST = 4096                 /* ... and at least */
 };
-#define ASK_FIRST (100 * (int64_t)GCI_NS_PER_MS)    /* a collective receive asks its peer after this, ... */
+#define ASK_FIRST (100 * (int64_t)GCI_NS_PER_MS)    /* a collective receive asks its peer after this to twice this, ... */
 #define ASK_LAST  (10 * GCI_SECOND)                 /* ... doubling up to this */
 
 /* ---- ways come and go ----------------------------------------------------------------------------------------- */
@@ -315,40 +315,55 @@ static void on_news(void *user, const gci_news *news)
         gci_give_up(w->p2p, news->rank, news->code, news->text);
 }
 
-/* One ask for each peer that a collective receive waits for; with several such receives, another one each time. */
-static void asks_choose(gci_p2p *p2p)
+GCI void gci_ask_soon(gci_p2p *p2p)
 {
-    int turn = p2p->ask_turn++ % ASK_TURNS;
+    p2p->ask_soon = true;
+    if (p2p->asking == 1 || p2p->ask_every > ASK_FIRST)
+        gci_overlay_wake(p2p->world->overlay);      /* who sleeps there knows of no time to ask, or of a later one */
+}
+
+/* One ask for each peer that a collective receive waits for, and has since the last look; with several such receives, another one
+ * each time. Returns how many peers. */
+static int asks_choose(gci_p2p *p2p)
+{
+    int turn = p2p->ask_turn++ % ASK_TURNS, chosen = 0;
     for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
         for (gci_match *match = p2p->match[i]; match; match = match->next)
             for (gc_request *r = match->posted; r; r = r->next) {
                 gci_pair *p = match->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL ? gci_pair_of(p2p, r->peer) : NULL;
-                if (!p || p->peer == p2p->world->rank || (p->owe_ask && p->ask_number >= turn))
+                bool stood = r->stood;
+                r->stood = true;
+                if (!p || !stood || p->peer == p2p->world->rank || (p->owe_ask && p->ask_number >= turn))
                     continue;
+                chosen += !p->owe_ask;
                 p->ask_number = p->owe_ask ? p->ask_number + 1 : 0;
                 p->owe_ask = true;
                 p->ask = (gci_packet){ .type = GCI_ASK, .context = r->context, .tag = r->tag, .signature = r->signature };
             }
+    return chosen;
 }
 
-/* Collective receives that have waited long ask their peers whether they are in the same collective at all. */
+/* Collective receives that have waited long ask their peers whether they are in the same collective at all. Whatever else goes on
+ * meanwhile: it may be another collective. */
 static int64_t asks_due(gci_p2p *p2p, int64_t now)
 {
     if (p2p->asking == 0) {
-        p2p->ask_at = 0;
+        p2p->ask_at = GCI_FOREVER;
         return GCI_FOREVER;
     }
-    if (p2p->ask_at == 0) {
+    if (p2p->ask_soon) {
+        p2p->ask_soon = false;
         p2p->ask_every = ASK_FIRST;
-        p2p->ask_at = now + ASK_FIRST;
+        p2p->ask_at = p2p->ask_at < now + ASK_FIRST ? p2p->ask_at : now + ASK_FIRST;
     }
     if (now < p2p->ask_at)
         return p2p->ask_at;
-    asks_choose(p2p);
+    bool again = asks_choose(p2p) > 0;
     for (int i = 0; i < p2p->world->ranks; i++)
         if (p2p->pair[i] && p2p->pair[i]->owe_ask)
             gci_push(p2p, p2p->pair[i]);
-    p2p->ask_every = p2p->ask_every * 2 < ASK_LAST ? p2p->ask_every * 2 : ASK_LAST;
+    if (again)
+        p2p->ask_every = p2p->ask_every * 2 < ASK_LAST ? p2p->ask_every * 2 : ASK_LAST;
     p2p->ask_at = now + p2p->ask_every;
     return p2p->ask_at;
 }
@@ -396,6 +411,7 @@ GCI int gci_p2p_open(gci_world *w, const gci_p2p_upcalls *up)
     p2p->world = w;
     p2p->env = &w->env;
     p2p->up = *up;
+    p2p->ask_at = GCI_FOREVER;
     p2p->credits = (uint32_t)w->options.credits;
     size_t budget = w->options.eager_budget, share = budget / 4 / (size_t)w->ranks;
     p2p->room_first = share > WINDOW_FIRST ? WINDOW_FIRST : share < WINDOW_LEAST ? WINDOW_LEAST : share;

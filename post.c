@@ -141,8 +141,8 @@ GCI int gci_recv_post(gc_comm *comm, void *buf, size_t bytes, int source, const 
         return gone;
     }
     gci_match_post(match, r);
-    if (post->kind == GCI_CONTEXT_COLL && p2p->asking == 1)
-        gci_overlay_wake(w->overlay);   /* who sleeps there knows of no time to ask */
+    if (post->kind == GCI_CONTEXT_COLL)
+        gci_ask_soon(p2p);
     bool known = post->kind == GCI_CONTEXT_COLL || post->kind == GCI_CONTEXT_MEASURE;
     if (known && bytes > GCI_ROUTED_MAX && peer >= 0 && peer != w->rank)
         grant_early(p2p, r);
