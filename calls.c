@@ -489,6 +489,23 @@ int gc_exscan(gc_comm *comm, const void *send, void *recv, size_t count, gc_type
     CALLS_WAIT_FOR(gc_iexscan(comm, send, recv, count, type, op, &request));
 }
 
+/* ---- for communicators ------------------------------------------------------------------------------------------- */
+
+GCI int gci_allgather_unless(gc_comm *comm, int error, const void *send, size_t bytes, void *recv)
+{
+    gci_coll_args args;
+    gc_request *request = NULL;
+    int err = calls_begin(comm, GCI_ALLGATHER, NULL, 0, &request, &args);
+    if (err < 0)
+        return err;
+    args.send = send;
+    args.recv = recv;
+    args.call.own = args.call.recv.each = bytes;
+    args.call.even = true;
+    args.error = error;
+    return calls_wait(gci_coll_start(comm, &args, &request), &request);
+}
+
 /* ---- the public calls: on a given tree --------------------------------------------------------------------------- */
 
 /* Its root, or one that is refused. */

@@ -21,6 +21,7 @@ int gc_version(void)
 /* ---- options -------------------------------------------------------------------------------------------------- */
 
 enum { MAX_LINKS_LEAST = 16, MAX_LINKS_MOST = 1024 };     /* of the default */
+#define CREATE_HUNGER (5 * GCI_SECOND)      /* without memory for a message that others wait for: this rank gives itself up */
 
 enum option_kind { OPTION_TEXT, OPTION_INT, OPTION_REAL, OPTION_SIZE };
 typedef struct option_row {
@@ -292,12 +293,27 @@ static void comm_link(gc_comm *comm)
     gci_leave(w);
 }
 
-static int comm_new(gci_world *w, uint32_t context, int *ranks, int size, gc_comm **out)
+/* The first n ranks of a communicator that nobody knows yet become its members. */
+static void comm_settle(gc_comm *comm, uint32_t context, int n)
 {
-    int err = comm_make(w, context, ranks, size, out);
-    if (err == GC_OK)
-        comm_link(*out);
-    return err;
+    gci_env *env = &comm->world->env;
+    int *ranks = gci_realloc(env, comm->ranks, (size_t)n * sizeof *ranks);      /* less than before: no error */
+    int *sorted = gci_realloc(env, comm->sorted, (size_t)n * sizeof *sorted);
+    comm->ranks = ranks ? ranks : comm->ranks;
+    comm->sorted = sorted ? sorted : comm->sorted;
+    comm->context = context;
+    comm->size = n;
+    sort_by_world_rank(comm->sorted, comm->ranks, n);
+    comm->rank = gci_comm_rank(comm, comm->world->rank);
+    comm_link(comm);
+}
+
+static void comm_discard(gc_comm *comm)
+{
+    if (!comm)
+        return;
+    gci_coll_close(comm);
+    comm_free(comm);
 }
 
 static void comm_unlink(gc_comm *comm)
@@ -336,30 +352,42 @@ static uint32_t context_draw(gci_world *w)
     return drawn * GCI_CONTEXT_KINDS;
 }
 
-static int *copy_of_ranks(const gc_comm *comm, int *err)
+/* All memory that a communicator of some of these ranks takes, before the others hear anything: what is agreed on cannot fail then.
+ * Returns GC_OK or GC_ERR_NOMEM, which the others are to be told. */
+static int comm_prepare(gc_comm *comm, gc_comm **out)
 {
     int *ranks = gci_alloc(&comm->world->env, (size_t)comm->size * sizeof *ranks);
     for (int i = 0; ranks && i < comm->size; i++)
         ranks[i] = gci_world_rank(comm, i);
-    *err = ranks ? GC_OK : GC_ERR_NOMEM;
-    return ranks;
+    return ranks ? comm_make(comm->world, 0, ranks, comm->size, out) : GC_ERR_NOMEM;
 }
+
+static int comm_no_memory(gc_comm *comm)
+{
+    return gci_fail(comm, GC_ERR_NOMEM, -1, "no memory for a communicator, here or at another of %d ranks", comm->size);
+}
+
+enum { DUP_BYTES = 5 };                 /* on the wire: of rank 0 the context; did anybody fail? */
 
 int gc_comm_dup(gc_comm *comm, gc_comm **out)
 {
     if (!comm || !out)
         return GC_ERR_ARG;
     *out = NULL;
-    uint32_t context = comm->rank == 0 ? context_draw(comm->world) : 0;
-    uint8_t wire[4];
-    gci_put32(wire, context);
-    int err = gc_bcast(comm, wire, sizeof wire, 0);
-    if (err < 0)
+    gc_comm *made = NULL;
+    uint8_t mine[DUP_BYTES] = { 0 }, all[DUP_BYTES];
+    mine[4] = comm_prepare(comm, &made) < 0;
+    gci_put32(mine, comm->rank == 0 ? context_draw(comm->world) : 0);
+    int err = gc_allreduce(comm, mine, all, DUP_BYTES, GC_UINT8, GC_BOR);
+    if (err == GC_OK && all[4])
+        err = comm_no_memory(comm);
+    if (err < 0) {
+        comm_discard(made);
         return err;
-    int *ranks = copy_of_ranks(comm, &err);
-    if (err == GC_OK)
-        err = comm_new(comm->world, gci_get32(wire), ranks, comm->size, out);
-    return err < 0 ? gci_fail(comm, err, -1, "no memory for a communicator of %d ranks", comm->size) : GC_OK;
+    }
+    comm_settle(made, gci_get32(all), comm->size);
+    *out = made;
+    return GC_OK;
 }
 
 enum { SPLIT_BYTES = 12 };              /* on the wire: colour, key, a context drawn */
@@ -371,14 +399,10 @@ static split_entry split_read(const uint8_t *all, int rank)
     return (split_entry){ (int32_t)gci_get32(at), (int32_t)gci_get32(at + 4), gci_get32(at + 8) };
 }
 
-/* The members of my colour in order of key, then of rank in the old communicator. */
-static int split_members(const gc_comm *comm, const uint8_t *all, int color, int **out)
+/* The members of a colour in order of key, then of rank in the old communicator. Returns how many. */
+static int split_members(const gc_comm *comm, const uint8_t *all, int color, int member[])
 {
-    int *member = gci_alloc(&comm->world->env, (size_t)comm->size * sizeof *member);
     int n = 0;
-    *out = member;
-    if (!member)
-        return GC_ERR_NOMEM;
     for (int rank = 0; rank < comm->size; rank++) {
         split_entry entry = split_read(all, rank);
         if (entry.color != color)
@@ -391,6 +415,16 @@ static int split_members(const gc_comm *comm, const uint8_t *all, int color, int
     return n;
 }
 
+/* Of all ranks, for which it was prepared, a communicator gets those of its colour. */
+static void split_settle(const gc_comm *comm, const uint8_t *all, int color, gc_comm *made)
+{
+    int n = split_members(comm, all, color, made->ranks);
+    uint32_t context = split_read(all, made->ranks[0]).context;
+    for (int i = 0; i < n; i++)
+        made->ranks[i] = gci_world_rank(comm, made->ranks[i]);
+    comm_settle(made, context, n);
+}
+
 int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out)
 {
     if (!comm || !out)
@@ -399,38 +433,54 @@ int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out)
     if (color < 0 && color != GC_UNDEFINED)
         return gci_fail(comm, GC_ERR_ARG, -1, "colour %d is neither >= 0 nor GC_UNDEFINED", color);
     gci_world *w = comm->world;
+    gc_comm *made = NULL;
     uint8_t mine[SPLIT_BYTES], *all = gci_alloc(&w->env, (size_t)comm->size * SPLIT_BYTES);
-    if (!all)
-        return gci_fail(comm, GC_ERR_NOMEM, -1, "no memory to split %d ranks", comm->size);
+    int err = !all ? GC_ERR_NOMEM : color == GC_UNDEFINED ? GC_OK : comm_prepare(comm, &made);
     gci_put32(mine, (uint32_t)color);
     gci_put32(mine + 4, (uint32_t)key);
     gci_put32(mine + 8, color == GC_UNDEFINED ? 0 : context_draw(w));
-    int err = gc_allgather(comm, mine, sizeof mine, all), n = 0, *ranks = NULL;
-    if (err == GC_OK && color != GC_UNDEFINED) {
-        n = split_members(comm, all, color, &ranks);
-        uint32_t context = n > 0 ? split_read(all, ranks[0]).context : 0;
-        for (int i = 0; i < n; i++)
-            ranks[i] = gci_world_rank(comm, ranks[i]);
-        err = n < 0 ? n : comm_new(w, context, ranks, n, out);
-        if (err < 0)
-            gci_fail(comm, err, -1, "no memory for the new communicator");
-    }
+    err = gci_allgather_unless(comm, err, mine, sizeof mine, all);
+    if (err == GC_OK && made)
+        split_settle(comm, all, color, made);
+    else
+        comm_discard(made);
+    *out = err == GC_OK ? made : NULL;
     gci_free(&w->env, all);
     return err;
 }
 
-/* One message of gc_comm_create between two listed ranks. */
+/* One message of gc_comm_create between two listed ranks, or its beginning. */
+static int create_try(gc_comm *comm, bool send, void *buf, size_t bytes, int peer, int tag)
+{
+    gci_post post = { .kind = GCI_CONTEXT_CREATE, .tag = (uint32_t)tag };
+    gc_request *r;
+    int err = send ? gci_send_post(comm, buf, bytes, peer, &post, &r) : gci_recv_post(comm, buf, bytes, peer, &post, &r);
+    return err < 0 ? err : gci_request_wait_inside(&r, GCI_FOREVER, NULL);
+}
+
+static bool create_is_over(void *arg)
+{
+    const gc_comm *comm = arg;
+    return gci_comm_gone(comm, comm->rank) < 0;
+}
+
+/* The other one waits for this message: without memory it is tried again, until the rank gives itself up. */
 static int create_trade(gc_comm *comm, bool send, void *buf, size_t bytes, int peer, int tag)
 {
     gci_world *w = comm->world;
-    gci_post post = { .kind = GCI_CONTEXT_CREATE, .tag = (uint32_t)tag };
-    gc_request *r;
+    gci_sys *sys = w->env.sys;
+    int64_t until = 0;
+    int err;
     gci_enter(w);
-    int err = send ? gci_send_post(comm, buf, bytes, peer, &post, &r) : gci_recv_post(comm, buf, bytes, peer, &post, &r);
+    while ((err = create_try(comm, send, buf, bytes, peer, tag)) == GC_ERR_NOMEM && !create_is_over(comm)) {
+        int64_t now = sys->now(sys);
+        until = until ? until : now + CREATE_HUNGER;
+        if (now >= until)
+            gci_give_up(w->p2p, w->rank, GC_ERR_NOMEM, "it has no memory for gc_comm_create");
+        gci_overlay_wait(w->overlay, create_is_over, comm, NULL, now + GCI_MEMORY_PAUSE);
+    }
     gci_leave(w);
-    if (err < 0)
-        return gci_fail(comm, err, peer, "rank %d is gone", peer);
-    return gci_request_wait(&r, GCI_FOREVER, NULL);
+    return err < 0 ? gci_fail(comm, err, peer, "gc_comm_create, with rank %d: %s", peer, gc_strerror(err)) : GC_OK;
 }
 
 enum { CREATE_BYTES = 12 };             /* on the wire: context, hash of the list, GC_OK or why it failed */
@@ -466,8 +516,8 @@ static int create_agree(gc_comm *comm, const int ranks[], int n, int tag, create
         offer->context = context_draw(comm->world);
         for (int i = 0; i < n; i++) {
             err = ranks[i] == first ? GC_OK : create_receive(comm, &theirs, ranks[i], tag);
-            if (err == GC_OK && ranks[i] != first && theirs.list_hash != offer->list_hash)
-                err = GC_ERR_MISMATCH;
+            if (err == GC_OK && ranks[i] != first)
+                err = theirs.list_hash != offer->list_hash ? GC_ERR_MISMATCH : theirs.code;
             if (err < 0 && offer->code == GC_OK)
                 offer->code = err;
         }
@@ -487,22 +537,23 @@ static int create_agree(gc_comm *comm, const int ranks[], int n, int tag, create
     return offer->code < 0 ? gci_fail(comm, offer->code, -1, "a listed rank failed: %s", gc_strerror(offer->code)) : GC_OK;
 }
 
+/* GC_ERR_NOMEM a listed rank has to tell the others. */
 static int create_check(gc_comm *comm, const int ranks[], int n, bool *listed)
 {
     gci_env *env = &comm->world->env;
     if (n < 1 || n > comm->size || !ranks)
         return gci_fail(comm, GC_ERR_ARG, -1, "a list of %d ranks out of %d", n, comm->size);
     uint8_t *seen = gci_alloc(env, (size_t)comm->size);
-    if (!seen)
-        return gci_fail(comm, GC_ERR_NOMEM, -1, "out of memory");
     int bad = -1;
-    for (int i = 0; i < n && bad < 0; i++)
-        if (ranks[i] < 0 || ranks[i] >= comm->size || seen[ranks[i]]++)
+    for (int i = 0; i < n && bad < 0; i++) {
+        if (ranks[i] < 0 || ranks[i] >= comm->size || (seen && seen[ranks[i]]++))
             bad = i;
-    *listed = bad < 0 && seen[comm->rank];
+        *listed |= ranks[i] == comm->rank;
+    }
     gci_free(env, seen);
-    return bad < 0 ? GC_OK
-                   : gci_fail(comm, GC_ERR_ARG, -1, "rank %d in the list is out of range or there twice", ranks[bad]);
+    if (bad >= 0)
+        return gci_fail(comm, GC_ERR_ARG, -1, "rank %d in the list is out of range or there twice", ranks[bad]);
+    return seen ? GC_OK : comm_no_memory(comm);
 }
 
 int gc_comm_create(gc_comm *comm, const int ranks[], int n, gc_comm **out)
@@ -519,36 +570,26 @@ int gc_comm_create_tagged(gc_comm *comm, const int ranks[], int n, int tag, gc_c
         return gci_fail(comm, GC_ERR_ARG, -1, "tag %d is not in 0 .. %d", tag, GC_TAG_MAX);
     bool listed = false;
     int err = create_check(comm, ranks, n, &listed);
-    if (err < 0 || !listed)
+    if (err == GC_ERR_ARG || !listed)
         return err;
-    gci_world *w = comm->world;
-    create_offer offer = { 0, 2166136261u, GC_OK };     /* FNV-1a over the list */
+    gc_comm *made = NULL;
+    if (err == GC_OK)
+        err = comm_prepare(comm, &made);
+    create_offer offer = { 0, 2166136261u, err };       /* FNV-1a over the list */
     for (int i = 0; i < n; i++)
         offer.list_hash = (offer.list_hash ^ (uint32_t)ranks[i]) * 16777619u;
     err = create_agree(comm, ranks, n, tag, &offer);
-    if (err < 0)
+    if (err < 0) {
+        comm_discard(made);
         return err;
-    int *members = gci_alloc(&w->env, (size_t)n * sizeof *members);
-    for (int i = 0; members && i < n; i++)
-        members[i] = gci_world_rank(comm, ranks[i]);
-    err = members ? comm_new(w, offer.context, members, n, out) : GC_ERR_NOMEM;
-    return err < 0 ? gci_fail(comm, err, -1, "no memory for a communicator of %d ranks", n) : GC_OK;
+    }
+    for (int i = 0; i < n; i++)
+        made->ranks[i] = gci_world_rank(comm, ranks[i]);
+    comm_settle(made, offer.context, n);
+    *out = made;
+    return GC_OK;
 }
 
-/* A communicator that nobody knows yet keeps those members that are not out. */
-static void comm_narrow(gc_comm *comm, uint32_t context, const uint8_t out[])
-{
-    int n = 0;
-    for (int i = 0; i < comm->size; i++)
-        if (!out[i])
-            comm->ranks[n++] = comm->ranks[i];
-    comm->context = context;
-    comm->size = n;
-    sort_by_world_rank(comm->sorted, comm->ranks, n);
-    comm->rank = gci_comm_rank(comm, comm->world->rank);
-}
-
-/* All memory is had before the others hear anything: what they have agreed on cannot fail here. */
 int gc_comm_shrink(gc_comm *comm, gc_comm **out)
 {
     if (!comm || !out)
@@ -557,22 +598,20 @@ int gc_comm_shrink(gc_comm *comm, gc_comm **out)
     gci_world *w = comm->world;
     gc_comm *made = NULL;
     uint8_t *lost = gci_alloc(&w->env, (size_t)comm->size);
-    int err = GC_ERR_NOMEM, *ranks = lost ? copy_of_ranks(comm, &err) : NULL;
-    if (err == GC_OK)
-        err = comm_make(w, 0, ranks, comm->size, &made);
-    if (err == GC_OK) {
+    int err = lost ? comm_prepare(comm, &made) : GC_ERR_NOMEM, n = 0;
+    if (err < 0) {
+        gci_fail(comm, err, -1, "no memory for a communicator of %d ranks", comm->size);
+    } else {
         uint32_t context = context_draw(w);
         err = gci_shrink(comm, &context, lost);
-        if (err == GC_OK) {
-            comm_narrow(made, context, lost);
-            comm_link(made);
-            *out = made;
-        } else {
-            gci_coll_close(made);
-            comm_free(made);
-        }
-    } else {
-        gci_fail(comm, err, -1, "no memory for a communicator of %d ranks", comm->size);
+        for (int i = 0; i < comm->size && err == GC_OK; i++)
+            if (!lost[i])
+                made->ranks[n++] = made->ranks[i];
+        if (err == GC_OK)
+            comm_settle(made, context, n);
+        else
+            comm_discard(made);
+        *out = err == GC_OK ? made : NULL;
     }
     gci_free(&w->env, lost);
     return err;
@@ -649,9 +688,10 @@ static int world_start(gci_world *w, const gci_place *place, char error_text[GCI
     if (err == GC_OK)
         err = gci_p2p_open(w, &upcalls);
     if (err == GC_OK)                   /* before anybody joins: from there on nothing may fail for this rank alone */
-        err = comm_new(w, 0, NULL, w->ranks, &w->self);
+        err = comm_make(w, 0, NULL, w->ranks, &w->self);
     if (err < 0)
         return err;
+    comm_link(w->self);
     if (w->ranks > 1) {
         err = gci_control_start(&w->control, &w->env, &w->options, place, gci_overlay_news, w->overlay, error_text);
         if (err < 0)

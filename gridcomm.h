@@ -201,7 +201,7 @@ int gc_last_error(const gc_comm *comm, gc_status *status, char *text, size_t tex
 
 /* A communicator is a list of ranks of the world, numbered anew from 0, and a context of its own: what is sent in one
  * is never received in another. Creating one is collective: it blocks until all members have called. On failure *out
- * is NULL. Free it with gc_comm_free, or let gc_finalize do so. */
+ * is NULL; GC_ERR_NOMEM, which one member met, they all get. Free it with gc_comm_free, or let gc_finalize do so. */
 
 /* Returns the caller's rank in comm, 0 .. gc_size - 1, or GC_ERR_ARG for NULL. */
 int gc_rank(const gc_comm *comm);

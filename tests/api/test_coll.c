@@ -967,6 +967,45 @@ static int poor_job(gc_comm *world, int rank, int size, void *arg)
     return 0;
 }
 
+static int poor_make(gc_comm *world, int kind, gc_comm **out)
+{
+    int all[POOR_RANKS];
+    for (int i = 0; i < POOR_RANKS; i++)
+        all[i] = POOR_RANKS - 1 - i;
+    return kind == 0 ? gc_comm_dup(world, out) : kind == 1 ? gc_comm_split(world, gc_rank(world) % 2, 0, out)
+                     : gc_comm_create(world, all, POOR_RANKS, out);
+}
+
+/* Who has no memory for a communicator says so before anybody has it. */
+static int poor_making(gc_comm *world, int rank, int size, void *arg)
+{
+    poverty *p = arg;
+    gc_comm *made;
+    (void)size;
+    gct_ok(gc_barrier(world));
+    p->armed = rank == POOR_RANK || p->armed;
+    int code = poor_make(world, p->kind, &made);
+    if (rank == POOR_RANK)
+        p->armed = false;
+    gct_require(code == GC_ERR_NOMEM && !made, "%s", gc_strerror(code));
+    gct_ok(poor_make(world, p->kind, &made));
+    gct_ok(gc_barrier(made));
+    gct_ok(gc_comm_free(made));
+    return 0;
+}
+
+static void test_no_communicator(void **state)
+{
+    static const int allocations[] = { 4, 5, 5 };       /* before anything is said */
+    (void)state;
+    for (int kind = 0; kind < COUNT(allocations) && gct_simulated(&(gct_spec){ .ranks = POOR_RANKS }); kind++)
+        for (int n = 0; n < allocations[kind]; n++) {
+            poverty p = { .kind = kind, .left = n };
+            assert_int_equal(0, gct_job(&(gct_spec){ .ranks = POOR_RANKS, .options = make_poor }, poor_making, &p));
+            assert_true(p.failed);
+        }
+}
+
 static void test_out_of_memory(void **state)
 {
     (void)state;
@@ -1048,7 +1087,8 @@ int main(void)
         cmocka_unit_test(test_user_operations),  cmocka_unit_test(test_reduce_local),   cmocka_unit_test(test_subcomms),
         cmocka_unit_test(test_many_at_once),     cmocka_unit_test(test_goes_on),        cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_mismatch_among),   cmocka_unit_test(test_wrong_arguments), cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_mismatch_is_told), cmocka_unit_test(test_long_life), cmocka_unit_test(test_far_behind),
+        cmocka_unit_test(test_no_communicator),  cmocka_unit_test(test_mismatch_is_told), cmocka_unit_test(test_long_life),
+        cmocka_unit_test(test_far_behind),
     };
     return cmocka_run_group_tests_name("coll", tests, NULL, NULL);
 }

@@ -391,6 +391,18 @@ static int communicators(work *w)
     return within(w, turned, along_trees);
 }
 
+/* Who gets no communicator stays: the others must not have one either, for in that they would wait for it. */
+static int together(work *w)
+{
+    gc_comm *made;
+    int all[RANKS_MAX];
+    for (int r = 0; r < w->size; r++)
+        all[r] = r;
+    int code = gc_comm_create(w->world, all, w->size, &made), later = made ? gc_barrier(made) : GC_OK, last = gc_barrier(w->world);
+    w->call = "gc_comm_create or gc_barrier";
+    return code < 0 ? code : later < 0 ? later : last;
+}
+
 static int two_worlds(work *w)
 {
     char text[256];
@@ -730,6 +742,7 @@ static const script scenes[] = {
     { "ordered", messages, .spec = { .ranks = 5 }, .options = ordered },
     { "alone", alone, .spec = { .ranks = 1, .calm = true } },
     { "long", long_ones, .spec = { .ranks = 5, .sites = 3, .calm = true } },
+    { "together", together, .spec = { .ranks = 4 } },
     { "worlds", two_worlds, .spec = { .ranks = 2 }, .options = threaded },
     { "model", modelled, .spec = { .ranks = 4, .sites = 2, .calm = true }, .options = in_time, .share = 8 },
     { "tell", told, .spec = { .ranks = 3, .sites = 2, .ranks_per_host = 2 }, .options = debugging },
