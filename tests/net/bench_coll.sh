@@ -286,8 +286,10 @@ bottleneck() { # 64 MiB from one site to the other, both ways in turns
     printf '%-48s %9.2f %9.2f %6s %s\n' "$name" "$(awk "BEGIN { print 67108.864 / $a }")" \
         "$(awk "BEGIN { print 67108.864 / $b }")" "$(awk '{ printf "%.3f\n", $1 / $2 }' "$work/pairs" | median)" "$(void)"
 }
-within_a_site() { # in turns; the ratio is to the faster of the MPIs, of each round
-    local n op bytes name bedded line all m
+# In turns: the median of each, and of the ratios of the rounds to the MPI whose median is the least, with the least and the most
+# ratio (of 6 rounds and more they hold the true median with 97 % and more).
+within_a_site() {
+    local n op bytes name bedded line one m
     pin
     for n in $HOSTS; do
         bedded=''
@@ -297,7 +299,7 @@ within_a_site() { # in turns; the ratio is to the faster of the MPIs, of each ro
                 wanted "$name" || continue
                 [ -n "$bedded" ] || { build_bed 1 "$n" none 0; printf '\n'; }
                 bedded=1
-                rm -f "$work"/lan.*
+                rm -f "$work"/lan.* "$work/medians"
                 for _ in $(seq "$ROUNDS"); do
                     line=$(grid "$op" $bytes) || { lost "$name"; break; }
                     cut -d' ' -f2 <<<"$line" >>"$work/lan.gridcomm"
@@ -309,19 +311,17 @@ within_a_site() { # in turns; the ratio is to the faster of the MPIs, of each ro
                 done
                 [ -s "$work/lan.gridcomm" ] || continue
                 printf '%-48s gridcomm %9.3f ms' "$name" "$(median <"$work/lan.gridcomm")"
-                all=''
                 for m in $chosen; do
                     [ -s "$work/lan.$m" ] || continue
-                    all="$all $work/lan.$m"
-                    printf '  %s %9.3f' "$m" "$(median <"$work/lan.$m")"
+                    one=$(grep -v nan "$work/lan.$m" | median)
+                    printf '  %s %9.3f' "$m" "${one:-nan}"
+                    [ -z "$one" ] || echo "$one $work/lan.$m" >>"$work/medians"
                 done
-                # shellcheck disable=SC2086  # a list
-                [ -z "$all" ] || paste "$work/lan.gridcomm" $all |
-                    awk '{ least = "nan"; for (i = 2; i <= NF; i++) if ($i != "nan" && (least == "nan" || $i < least)) least = $i
-                           if (least != "nan") print $1 / least }' | sort -g >"$work/ratios"
-                [ -z "$all" ] || printf '  x the fastest %.2f  %s\n' "$(median <"$work/ratios")" \
+                [ ! -s "$work/medians" ] || paste "$work/lan.gridcomm" "$(sort -g "$work/medians" | sed -n '1s/.* //p')" |
+                    awk '$2 != "nan" { print $1 / $2 }' | sort -g >"$work/ratios"
+                [ ! -s "$work/medians" ] || printf '  x the faster %.2f  %s' "$(median <"$work/ratios")" \
                     "$(sed -n '1p;$p' "$work/ratios" | xargs printf '%.2f .. %.2f')"
-                [ -n "$all" ] || echo
+                echo
             done
         done
     done
