@@ -14,7 +14,8 @@
  *   bruck      allgather       k rounds, (p - 1) / p * m bytes
  *              alltoall        k rounds, m / 2 bytes each (Bruck et al. 1997)
  *   pairwise   alltoall, reduce_scatter    p - 1 rounds, (p - 1) / p * m bytes, one exchange at a time
- *   direct     all to all at once; takes every call. scan, exscan: everybody gets all lower vectors; in segments, a chain
+ *   direct     all to all at once; takes every call. scan, exscan: everybody gets all lower vectors; in segments, a
+ *              chain, or doubling if canonical
  *   scatter    bcast           k + p - 1 rounds, 2 (p - 1) / p * m bytes (van de Geijn 1994)
  *
  * Scratch: doubling a vector per round, or a few segments, bruck's alltoall two messages per round; of the others a few vectors

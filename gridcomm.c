@@ -352,14 +352,14 @@ static uint32_t context_draw(gci_world *w)
     return drawn * GCI_CONTEXT_KINDS;
 }
 
-/* All memory that a communicator of some of these ranks takes, before the others hear anything: what is agreed on cannot fail then.
- * Returns GC_OK or GC_ERR_NOMEM, which the others are to be told. */
-static int comm_prepare(gc_comm *comm, gc_comm **out)
+/* All memory that a communicator of n of these ranks, the listed ones or the first, takes, before the others hear anything: what is
+ * agreed on cannot fail then. Returns GC_OK or GC_ERR_NOMEM, which the others are to be told. */
+static int comm_prepare(gc_comm *comm, const int listed[], int n, gc_comm **out)
 {
-    int *ranks = gci_alloc(&comm->world->env, (size_t)comm->size * sizeof *ranks);
-    for (int i = 0; ranks && i < comm->size; i++)
-        ranks[i] = gci_world_rank(comm, i);
-    return ranks ? comm_make(comm->world, 0, ranks, comm->size, out) : GC_ERR_NOMEM;
+    int *ranks = gci_alloc(&comm->world->env, (size_t)n * sizeof *ranks);
+    for (int i = 0; ranks && i < n; i++)
+        ranks[i] = gci_world_rank(comm, listed ? listed[i] : i);
+    return ranks ? comm_make(comm->world, 0, ranks, n, out) : GC_ERR_NOMEM;
 }
 
 static int comm_no_memory(gc_comm *comm)
@@ -376,7 +376,7 @@ int gc_comm_dup(gc_comm *comm, gc_comm **out)
     *out = NULL;
     gc_comm *made = NULL;
     uint8_t mine[DUP_BYTES] = { 0 }, all[DUP_BYTES];
-    mine[4] = comm_prepare(comm, &made) < 0;
+    mine[4] = comm_prepare(comm, NULL, comm->size, &made) < 0;
     gci_put32(mine, comm->rank == 0 ? context_draw(comm->world) : 0);
     int err = gc_allreduce(comm, mine, all, DUP_BYTES, GC_UINT8, GC_BOR);
     if (err == GC_OK && all[4])
@@ -435,7 +435,7 @@ int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out)
     gci_world *w = comm->world;
     gc_comm *made = NULL;
     uint8_t mine[SPLIT_BYTES], *all = gci_alloc(&w->env, (size_t)comm->size * SPLIT_BYTES);
-    int err = !all ? GC_ERR_NOMEM : color == GC_UNDEFINED ? GC_OK : comm_prepare(comm, &made);
+    int err = !all ? GC_ERR_NOMEM : color == GC_UNDEFINED ? GC_OK : comm_prepare(comm, NULL, comm->size, &made);
     gci_put32(mine, (uint32_t)color);
     gci_put32(mine + 4, (uint32_t)key);
     gci_put32(mine + 8, color == GC_UNDEFINED ? 0 : context_draw(w));
@@ -449,38 +449,40 @@ int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out)
     return err;
 }
 
-/* One message of gc_comm_create between two listed ranks, or its beginning. */
-static int create_try(gc_comm *comm, bool send, void *buf, size_t bytes, int peer, int tag)
-{
-    gci_post post = { .kind = GCI_CONTEXT_CREATE, .tag = (uint32_t)tag };
-    gc_request *r;
-    int err = send ? gci_send_post(comm, buf, bytes, peer, &post, &r) : gci_recv_post(comm, buf, bytes, peer, &post, &r);
-    return err < 0 ? err : gci_request_wait_inside(&r, GCI_FOREVER, NULL);
-}
-
 static bool create_is_over(void *arg)
 {
     const gc_comm *comm = arg;
     return gci_comm_gone(comm, comm->rank) < 0;
 }
 
-/* The other one waits for this message: without memory it is tried again, until the rank gives itself up. */
+/* One message of gc_comm_create between two listed ranks. The other one waits for it: without memory it is tried again, until this
+ * rank gives itself up. */
 static int create_trade(gc_comm *comm, bool send, void *buf, size_t bytes, int peer, int tag)
 {
     gci_world *w = comm->world;
     gci_sys *sys = w->env.sys;
-    int64_t until = 0;
-    int err;
+    gci_post post = { .kind = GCI_CONTEXT_CREATE, .tag = (uint32_t)tag };
+    bool posted = false;
+    int err = GC_ERR_NOMEM;
     gci_enter(w);
-    while ((err = create_try(comm, send, buf, bytes, peer, tag)) == GC_ERR_NOMEM && !create_is_over(comm)) {
+    for (int64_t until = 0; err == GC_ERR_NOMEM; ) {
+        gc_request *r;
+        err = send ? gci_send_post(comm, buf, bytes, peer, &post, &r) : gci_recv_post(comm, buf, bytes, peer, &post, &r);
+        posted = err == GC_OK;
+        if (posted)
+            err = gci_request_wait_inside(&r, GCI_FOREVER, NULL);
+        if (err != GC_ERR_NOMEM || create_is_over(comm))
+            break;
         int64_t now = sys->now(sys);
         until = until ? until : now + CREATE_HUNGER;
         if (now >= until)
             gci_give_up(w->p2p, w->rank, GC_ERR_NOMEM, "it has no memory for gc_comm_create");
         gci_overlay_wait(w->overlay, create_is_over, comm, NULL, now + GCI_MEMORY_PAUSE);
+        posted = false;
+        err = gci_comm_gone(comm, peer) < 0 ? gci_comm_gone(comm, peer) : err;
     }
     gci_leave(w);
-    return err < 0 ? gci_fail(comm, err, peer, "gc_comm_create, with rank %d: %s", peer, gc_strerror(err)) : GC_OK;
+    return err == GC_OK || posted ? err : gci_post_failed(comm, err, peer);
 }
 
 enum { CREATE_BYTES = 12 };             /* on the wire: context, hash of the list, GC_OK or why it failed */
@@ -537,7 +539,7 @@ static int create_agree(gc_comm *comm, const int ranks[], int n, int tag, create
     return offer->code < 0 ? gci_fail(comm, offer->code, -1, "a listed rank failed: %s", gc_strerror(offer->code)) : GC_OK;
 }
 
-/* GC_ERR_NOMEM a listed rank has to tell the others. */
+/* GC_ERR_NOMEM a listed rank has to tell the others, if they have no reason to return at once. */
 static int create_check(gc_comm *comm, const int ranks[], int n, bool *listed)
 {
     gci_env *env = &comm->world->env;
@@ -546,7 +548,10 @@ static int create_check(gc_comm *comm, const int ranks[], int n, bool *listed)
     uint8_t *seen = gci_alloc(env, (size_t)comm->size);
     int bad = -1;
     for (int i = 0; i < n && bad < 0; i++) {
-        if (ranks[i] < 0 || ranks[i] >= comm->size || (seen && seen[ranks[i]]++))
+        bool twice = false;
+        for (int k = 0; k < i && !seen; k++)
+            twice |= ranks[k] == ranks[i];
+        if (ranks[i] < 0 || ranks[i] >= comm->size || twice || (seen && seen[ranks[i]]++))
             bad = i;
         *listed |= ranks[i] == comm->rank;
     }
@@ -574,7 +579,7 @@ int gc_comm_create_tagged(gc_comm *comm, const int ranks[], int n, int tag, gc_c
         return err;
     gc_comm *made = NULL;
     if (err == GC_OK)
-        err = comm_prepare(comm, &made);
+        err = comm_prepare(comm, ranks, n, &made);
     create_offer offer = { 0, 2166136261u, err };       /* FNV-1a over the list */
     for (int i = 0; i < n; i++)
         offer.list_hash = (offer.list_hash ^ (uint32_t)ranks[i]) * 16777619u;
@@ -583,8 +588,6 @@ int gc_comm_create_tagged(gc_comm *comm, const int ranks[], int n, int tag, gc_c
         comm_discard(made);
         return err;
     }
-    for (int i = 0; i < n; i++)
-        made->ranks[i] = gci_world_rank(comm, ranks[i]);
     comm_settle(made, offer.context, n);
     *out = made;
     return GC_OK;
@@ -598,7 +601,7 @@ int gc_comm_shrink(gc_comm *comm, gc_comm **out)
     gci_world *w = comm->world;
     gc_comm *made = NULL;
     uint8_t *lost = gci_alloc(&w->env, (size_t)comm->size);
-    int err = lost ? comm_prepare(comm, &made) : GC_ERR_NOMEM, n = 0;
+    int err = lost ? comm_prepare(comm, NULL, comm->size, &made) : GC_ERR_NOMEM, n = 0;
     if (err < 0) {
         gci_fail(comm, err, -1, "no memory for a communicator of %d ranks", comm->size);
     } else {

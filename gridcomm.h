@@ -201,7 +201,8 @@ int gc_last_error(const gc_comm *comm, gc_status *status, char *text, size_t tex
 
 /* A communicator is a list of ranks of the world, numbered anew from 0, and a context of its own: what is sent in one
  * is never received in another. Creating one is collective: it blocks until all members have called. On failure *out
- * is NULL; GC_ERR_NOMEM, which one member met, they all get. Free it with gc_comm_free, or let gc_finalize do so. */
+ * is NULL. If a member has no memory for it they all get GC_ERR_NOMEM (of gc_comm_shrink see there). Free it with gc_comm_free, or
+ * let gc_finalize do so. */
 
 /* Returns the caller's rank in comm, 0 .. gc_size - 1, or GC_ERR_ARG for NULL. */
 int gc_rank(const gc_comm *comm);
@@ -219,7 +220,8 @@ int gc_comm_dup(gc_comm *comm, gc_comm **out);
 int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out);
 
 /* Gives the communicator of the n listed ranks of comm, in that order; all of them, and only they, need to call it,
- * with the same list. A caller who is not listed gets *out = NULL at once. Blocks.
+ * with the same list. A caller who is not listed gets *out = NULL at once. Blocks. Who has not even
+ * memory for a message of this, for 5 seconds, gives itself up.
  * Returns GC_OK or GC_ERR_MISMATCH: the lists differ. */
 int gc_comm_create(gc_comm *comm, const int ranks[], int n, gc_comm **out);
 

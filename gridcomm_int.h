@@ -2005,7 +2005,6 @@ struct gc_request {
     uint8_t   stage;            /* p2p.c: where it stands */
     bool      done, owned;      /* owned: the user holds it, gc_wait frees it; else done_fn is told and it is freed */
     bool      any_tag, sync;
-    bool      stood;            /* a collective's receive: it was posted when asks were last chosen */
     bool      early;            /* a receive whose early grant is still to be told; a send that no early grant starts any more */
     bool      streams;          /* a send granted early: its chunks stay behind its envelope */
     bool      scattered;        /* a send: some of its chunks went where its envelope did not */
@@ -2023,6 +2022,8 @@ struct gc_request {
     size_t    bytes;            /* of buf */
     size_t    moved, limit;     /* a granted send: the next byte to go, and where to stop */
     int       in_flight;        /* its chunks that wait in a link */
+    int       asked;            /* a collective's receive: so often it has asked whether anything comes, ... */
+    int64_t   ask_at;           /* ... and not again before; 0: that is not said yet */
     gc_message *message;        /* a receive: what it has been matched with */
     gc_request *next, **prev;   /* in the queue where it stands */
 };
@@ -2166,7 +2167,6 @@ typedef struct gci_pair {
     uint64_t    told_bytes;
     bool        peer_starved;
     bool        owe_ask, owe_early;     /* an ask; perhaps an early grant of some posted receive */
-    int         ask_number;             /* which of several was chosen */
     bool        owe_over;               /* an answer to an ask */
     gci_packet  ask, over;
     struct { uint32_t context, tag, nth; size_t limit; } early[GCI_EARLY_KEPT];   /* grants for sends not begun; limit 0: free */
@@ -2201,9 +2201,8 @@ struct gci_p2p {
     int         asking;                 /* posted receives of collectives */
     bool        short_of_memory;        /* some envelope waits for memory to go again */
     int64_t     memory_at;
-    int64_t     ask_at, ask_every;
-    bool        ask_soon;
-    int         ask_turn;
+    int64_t     ask_at;                 /* when to look which of them ask */
+    bool        ask_soon, ask_far;      /* one was posted since; that is later than one just posted needs */
     uint32_t   *closed;                 /* contexts of communicators freed here, ascending: what comes late is dropped */
     size_t      closed_count, closed_room;
     bool        leaving;                /* in gci_p2p_farewell */
@@ -2266,6 +2265,7 @@ typedef struct gci_post {
 GCI int  gci_send_post(gc_comm *, const void *buf, size_t bytes, int dest, const gci_post *, gc_request **);
 GCI int  gci_recv_post(gc_comm *, void *buf, size_t bytes, int source, const gci_post *, gc_request **);
 GCI void gci_request_drop(gc_request *);        /* an unowned message ends without a word: done_fn is not called */
+GCI int  gci_post_failed(gc_comm *, int error, int peer);       /* outside the monitor: says why; returns error */
 GCI bool gci_recv_withdraw(gc_request *);       /* a receive that nothing has matched ends with GC_ERR_CANCELLED, ... */
 GCI void gci_send_withdraw(gc_request *);       /* ... and so does a send, now or when its receiver has given it back */
 GCI gc_message *gci_unexpected_find(gc_comm *, int source, int tag, gc_status *);   /* the first that a receive would take */

@@ -25,7 +25,7 @@ static gci_post user_post(int tag, bool sync)
     return (gci_post){ .kind = GCI_CONTEXT_P2P, .tag = (uint32_t)tag, .any_tag = tag == GC_ANY_TAG, .sync = sync };
 }
 
-static int post_failed(gc_comm *comm, int error, int peer)
+GCI int gci_post_failed(gc_comm *comm, int error, int peer)
 {
     if (error == GC_OK)
         return GC_OK;
@@ -53,7 +53,7 @@ static int start_send(gc_comm *comm, const void *buf, size_t bytes, int dest, in
     if (posted == GC_OK && !request)
         err = gci_request_wait_inside(r, GCI_FOREVER, NULL);
     gci_leave(comm->world);
-    return posted < 0 ? post_failed(comm, posted, dest) : err;
+    return posted < 0 ? gci_post_failed(comm, posted, dest) : err;
 }
 
 /* The same for a receive. */
@@ -70,7 +70,7 @@ static int start_recv(gc_comm *comm, void *buf, size_t bytes, int source, int ta
     if (posted == GC_OK && !request)
         err = gci_request_wait_inside(r, GCI_FOREVER, status);
     gci_leave(comm->world);
-    return posted < 0 ? post_failed(comm, posted, source) : err;
+    return posted < 0 ? gci_post_failed(comm, posted, source) : err;
 }
 
 int gc_isend(gc_comm *comm, const void *buf, size_t bytes, int dest, int tag, gc_request **request)
@@ -123,7 +123,7 @@ int gc_sendrecv(gc_comm *comm, const void *send, size_t send_bytes, int dest, in
     gci_leave(comm->world);
     int received = gci_request_wait(&r[0], GCI_FOREVER, refused < 0 ? NULL : status);
     int sent = gci_request_wait(&r[1], GCI_FOREVER, NULL);
-    return err < 0 ? post_failed(comm, err, dest) : refused < 0 ? refused : received < 0 ? received : sent;
+    return err < 0 ? gci_post_failed(comm, err, dest) : refused < 0 ? refused : received < 0 ? received : sent;
 }
 
 int gc_cancel(gc_request *request)
@@ -184,7 +184,7 @@ static int probe(gc_comm *comm, int source, int tag, bool wait, int *found, gc_m
     if (p.found && status)
         *status = p.status;
     if (!p.found && p.gone < 0)
-        return post_failed(comm, p.gone, source);
+        return gci_post_failed(comm, p.gone, source);
     if (!p.found)
         w->env.sys->yield(w->env.sys);  /* as gc_test */
     return GC_OK;
@@ -225,7 +225,7 @@ int gc_imrecv(gc_message **message, void *buf, size_t bytes, gc_request **reques
     gci_leave(comm->world);
     if (err == GC_OK)
         *message = NULL;
-    return post_failed(comm, err, source);
+    return gci_post_failed(comm, err, source);
 }
 
 int gc_mrecv(gc_message **message, void *buf, size_t bytes, gc_status *status)

@@ -18,11 +18,11 @@
 #include "gridcomm_int.h"
 
 enum {
-    ASK_TURNS = 16,                     /* so many receives from one peer get their turn to ask */
+    ASK_DOUBLES = 7,                    /* from ASK_FIRST to beyond ASK_LAST */
     WINDOW_FIRST = 65536,               /* bytes lent to a peer at first, at most ... */
     WINDOW_LEAST = 4096                 /* ... and at least */
 };
-#define ASK_FIRST (100 * (int64_t)GCI_NS_PER_MS)    /* a collective receive asks its peer after this to twice this, ... */
+#define ASK_FIRST (100 * (int64_t)GCI_NS_PER_MS)    /* a collective receive asks its peer after this, at most twice this, ... */
 #define ASK_LAST  (10 * GCI_SECOND)                 /* ... doubling up to this */
 
 /* ---- ways come and go ----------------------------------------------------------------------------------------- */
@@ -317,30 +317,40 @@ static void on_news(void *user, const gci_news *news)
 
 GCI void gci_ask_soon(gci_p2p *p2p)
 {
+    bool far = p2p->ask_far;
     p2p->ask_soon = true;
-    if (p2p->asking == 1 || p2p->ask_every > ASK_FIRST)
-        gci_overlay_wake(p2p->world->overlay);      /* who sleeps there knows of no time to ask, or of a later one */
+    p2p->ask_far = false;
+    if (far || p2p->asking == 1)
+        gci_overlay_wake(p2p->world->overlay);      /* who sleeps there knows of no time to ask, or of a late one */
 }
 
-/* One ask for each peer that a collective receive waits for, and has since the last look; with several such receives, another one
- * each time. Returns how many peers. */
-static int asks_choose(gci_p2p *p2p)
+/* A collective receive asks its peer, if it is time; of those from one peer, one after another. Returns when it is. */
+static int64_t ask(gci_p2p *p2p, gc_request *r, int64_t now)
 {
-    int turn = p2p->ask_turn++ % ASK_TURNS, chosen = 0;
+    if (r->ask_at == 0)
+        r->ask_at = now + ASK_FIRST;
+    if (now < r->ask_at)
+        return r->ask_at;
+    gci_pair *p = gci_pair_of(p2p, r->peer);
+    if (!p || p->owe_ask)
+        return now + ASK_FIRST;
+    p->owe_ask = true;
+    p->ask = (gci_packet){ .type = GCI_ASK, .context = r->context, .tag = r->tag, .signature = r->signature };
+    r->asked += r->asked < ASK_DOUBLES;
+    r->ask_at = now + gci_min64(ASK_FIRST << r->asked, ASK_LAST);
+    return r->ask_at;
+}
+
+/* Returns when to look again. */
+static int64_t asks_choose(gci_p2p *p2p, int64_t now)
+{
+    int64_t next = GCI_FOREVER;
     for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
         for (gci_match *match = p2p->match[i]; match; match = match->next)
-            for (gc_request *r = match->posted; r; r = r->next) {
-                gci_pair *p = match->context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL ? gci_pair_of(p2p, r->peer) : NULL;
-                bool stood = r->stood;
-                r->stood = true;
-                if (!p || !stood || p->peer == p2p->world->rank || (p->owe_ask && p->ask_number >= turn))
-                    continue;
-                chosen += !p->owe_ask;
-                p->ask_number = p->owe_ask ? p->ask_number + 1 : 0;
-                p->owe_ask = true;
-                p->ask = (gci_packet){ .type = GCI_ASK, .context = r->context, .tag = r->tag, .signature = r->signature };
-            }
-    return chosen;
+            for (gc_request *r = match->posted; r && match->asking; r = r->next)
+                if (r->peer != p2p->world->rank)
+                    next = gci_min64(next, ask(p2p, r, now));
+    return next;
 }
 
 /* Collective receives that have waited long ask their peers whether they are in the same collective at all. Whatever else goes on
@@ -353,18 +363,15 @@ static int64_t asks_due(gci_p2p *p2p, int64_t now)
     }
     if (p2p->ask_soon) {
         p2p->ask_soon = false;
-        p2p->ask_every = ASK_FIRST;
-        p2p->ask_at = p2p->ask_at < now + ASK_FIRST ? p2p->ask_at : now + ASK_FIRST;
+        p2p->ask_at = gci_min64(p2p->ask_at, now + ASK_FIRST);
     }
     if (now < p2p->ask_at)
         return p2p->ask_at;
-    bool again = asks_choose(p2p) > 0;
+    p2p->ask_at = asks_choose(p2p, now);
+    p2p->ask_far = p2p->ask_at > now + ASK_FIRST;
     for (int i = 0; i < p2p->world->ranks; i++)
         if (p2p->pair[i] && p2p->pair[i]->owe_ask)
             gci_push(p2p, p2p->pair[i]);
-    if (again)
-        p2p->ask_every = p2p->ask_every * 2 < ASK_LAST ? p2p->ask_every * 2 : ASK_LAST;
-    p2p->ask_at = now + p2p->ask_every;
     return p2p->ask_at;
 }
 

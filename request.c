@@ -29,7 +29,8 @@ GCI gc_request *gci_request_new(gc_comm *comm, enum gci_request_kind kind)
     r->peer = -1;
     r->buf = NULL;
     r->bytes = r->moved = r->limit = 0;
-    r->in_flight = 0;
+    r->in_flight = r->asked = 0;
+    r->ask_at = 0;
     r->message = NULL;
     r->next = NULL;
     r->prev = NULL;

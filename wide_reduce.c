@@ -12,7 +12,7 @@
  *
  * All parts of a cluster go in one message, and who wants the result evaluates the expression over all parts. More than one
  * part breaks the paper's second condition: the exceptions that it names itself. What is not associative and long is not for us:
- * a tree in order sends less.
+ * a chain sends less.
  *
  * Long vectors are cut into segments and streamed: what is on its way between clusters hides what goes on inside them. A
  * schedule goes through all of it in rounds, one segment each; scratch is a ring of a few rounds (reduce_stream).
@@ -26,7 +26,8 @@
  */
 #include "gridcomm_int.h"
 
-enum { REDUCE_SHORT = 512,          /* bytes: the paper's limit. 20 such vectors take 10 ms at 1 MByte/s, as a chain's next hop */
+enum { REDUCE_SHORT = 512,          /* bytes: the paper's limit */
+       REDUCE_HOP = 10 * 1024,      /* bytes that take as long as a chain's next hop, 10 ms, at 1 MByte/s */
        REDUCE_CUTS = 64,            /* segments of a vector for the sake of its many parts, at most */
        REDUCE_ROUNDS = 32,          /* of scratch: 256 KiB of segments of 8 KiB are on their way at once, */
        REDUCE_SCRATCH = 16 << 20 }; /* unless that is more than so many bytes; but two */
@@ -741,14 +742,14 @@ static void reduce_emit(reduce *r, bool scan, bool all)
 }
 
 /* Is a vector so long that a chain in rank order is better, although that has a wide-area latency wherever the next rank is in
- * another cluster? Where clusters are runs that is once for each, and else more often. */
+ * another cluster? Where clusters are runs that is once for each, and the paper's limit holds. */
 static bool reduce_is_long(const gci_call *call, size_t bytes)
 {
     const gci_clusters *s = call->clusters;
-    size_t hops = 0;
-    for (int r = 1; r < call->ranks && call->coll != GCI_REDUCE_SCATTER; r++)
+    size_t hops = 0, told = (size_t)s->longest * (size_t)(s->clusters - 1);     /* vectors out of a cluster */
+    for (int r = 1; r < call->ranks && !s->runs && call->coll != GCI_REDUCE_SCATTER; r++)
         hops += s->of[r] != s->of[r - 1];
-    return bytes > REDUCE_SHORT * gci_max(hops / (size_t)(s->clusters - 1), 1);
+    return bytes > gci_max(REDUCE_SHORT, REDUCE_HOP * hops / told);
 }
 
 GCI void gci_wide_reduce(gci_wide *w)

@@ -308,6 +308,7 @@ static int without_memory(gc_comm *world, int rank, int size, void *arg)
     (void)size;
     if (to_and_fro(world, rank))
         return 1;
+    gct_ok(gc_barrier(world));          /* all ways are there: a new one needs memory */
     if (rank == 2) {
         compute(10);
         gct_ok(gc_send(world, &byte, 1, 1, TAG));

@@ -10,7 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-enum { SHORT_BYTES = 512,           /* of what is not associative: wide.c */
+enum { SHORT_BYTES = 512, HOP_BYTES = 10240,        /* of what is not associative: wide_reduce.c */
        WORTH_BYTES = 64 * 1024, SHARE_BYTES = 1024 };       /* of a vector that is divided among the clusters: choose.c */
 
 enum run_state { RUN_NONE, RUN_GOES, RUN_OK, RUN_FAILED };
@@ -188,10 +188,12 @@ static bool is_long(const gci_call *call)
     size_t bytes = call->bytes;
     if (call->coll == GCI_REDUCE_SCATTER)
         bytes = gci_blocks_bytes(&call->send, 0, call->ranks) / (size_t)call->ranks;
+    const gci_clusters *s = call->clusters;
     size_t hops = 0;
     for (int r = 1; r < call->ranks; r++)
-        hops += call->coll != GCI_REDUCE_SCATTER && call->clusters->of[r] != call->clusters->of[r - 1];
-    return bytes > SHORT_BYTES * gci_max(hops / (size_t)(call->clusters->clusters - 1), 1);
+        hops += s->of[r] != s->of[r - 1];
+    bool hopping = call->coll != GCI_REDUCE_SCATTER && !s->runs;
+    return bytes > SHORT_BYTES && !(hopping && bytes <= HOP_BYTES * hops / (size_t)(s->longest * (s->clusters - 1)));
 }
 
 enum witness_case witness_exception(const gci_call *call)

@@ -138,7 +138,7 @@ static void test_what_takes_a_chain(void **state)
         left.bytes = 520;
         assert_string_equal(chosen(left, 4, false, &c), "chain");
         assert_string_equal(chosen(left, 4, true, &c), "wide");
-        left.bytes = 512 * ((MOST - 1) / 3);
+        left.bytes = 13312;                     /* 39 hops of 10 KiB for 10 vectors to each of 3 */
         assert_string_equal(chosen(left, 4, true, &c), "wide");
         left.bytes += 8;
         assert_string_equal(chosen(left, 4, true, &c), "chain");

@@ -22,6 +22,7 @@ enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        ROW = 65536,             /* that alltoall sends in rows, if clusters have more pairs of ranks than there are clusters, and */
        ROWS_ALL = 16 << 20,     /* no two clusters have more than so much for each other, and none has more ranks than */
        ROW_RANKS = 64,
+       HOP = 10240,
        SHORT = 512,             /* bytes: of vectors that need not associate, at most; and of a piece of one with many parts, at least, */
        CUTS = 64 };             /* which is not of more pieces than these, or those that it were anyway */
 
@@ -331,10 +332,12 @@ static void describe(const job_spec *j, const char *what)
 static bool is_for_a_chain(const job_spec *j)
 {
     const gci_clusters *s = j->clusters;
-    size_t hops = 0;
-    for (int r = 1; r < j->ranks && j->coll != GCI_REDUCE_SCATTER; r++)
+    size_t hops = 0, limit = SHORT;
+    for (int r = 1; r < j->ranks; r++)
         hops += s->of[r - 1] != s->of[r];
-    return gci_coll_reduces(j->coll) && j->from_left && all_bytes(j) > SHORT * larger(hops / (size_t)(s->clusters - 1), 1);
+    if (j->coll != GCI_REDUCE_SCATTER && !s->runs)
+        limit = larger(limit, HOP * hops / (size_t)(s->longest * (s->clusters - 1)));
+    return gci_coll_reduces(j->coll) && j->from_left && all_bytes(j) > limit;
 }
 
 static bool run_job(const job_spec *j)
