@@ -5,7 +5,7 @@
 #
 #     ONLY='4 sites, pairs, 65536 B: bcast'   the rows whose name has these words
 #     SITES='2:8 4:4 8:3'   beds: so many sites of so many ranks each, a host for each rank
-#     TIMES=20 MPI_TIMES=10 operations of a median (50, and fewer where one takes seconds; of the MPIs 10)
+#     TIMES=20 MPI_TIMES=10 operations of a median (50, of 16 MiB 8, and fewer where one takes seconds; of the MPIs between sites 10)
 #     ROUNDS=7              pairs of runs behind a ratio within one site
 #     MPI='openmpi mpich openmpi-han openmpi-adapt mpich-smp'   which of them, or none
 #     GRIDCOMM_ALGO=...     as the ranks of gridcomm have it
@@ -289,7 +289,7 @@ bottleneck() { # 64 MiB from one site to the other, both ways in turns
 # In turns: the median of each, and of the ratios of the rounds to the MPI whose median is the least, with the least and the most
 # ratio (of 6 rounds and more they hold the true median with 97 % and more).
 within_a_site() {
-    local n op bytes name bedded line one m
+    local n op bytes name bedded line one m times
     pin
     for n in $HOSTS; do
         bedded=''
@@ -300,12 +300,14 @@ within_a_site() {
                 [ -n "$bedded" ] || { build_bed 1 "$n" none 0; printf '\n'; }
                 bedded=1
                 rm -f "$work"/lan.* "$work/medians"
+                times=$TIMES
+                [ $bytes -lt 16777216 ] || [ "$TIMES" != 0 ] || times=8
                 for _ in $(seq "$ROUNDS"); do
-                    line=$(grid "$op" $bytes) || { lost "$name"; break; }
+                    line=$(grid "$op" $bytes "$times") || { lost "$name"; break; }
                     cut -d' ' -f2 <<<"$line" >>"$work/lan.gridcomm"
                     for m in $chosen; do
                         case $m in *-han | *-smp) continue ;; esac
-                        line=$(mpi "$m" "$op" $bytes "$TIMES") || line='- nan'
+                        line=$(mpi "$m" "$op" $bytes "$times") || line='- nan'
                         cut -d' ' -f2 <<<"$line" >>"$work/lan.$m"
                     done
                 done
