@@ -6,6 +6,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "gct.h"
+#include "port.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -19,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GCT_TIME_LIMIT_S = 60, GCT_PORT_FIRST = 20000, GCT_PORTS = 10000, GCT_ROOT_TEXT = 32 };     /* below the ephemeral ports */
+enum { GCT_TIME_LIMIT_S = 60, GCT_ROOT_TEXT = 32 };
 
 typedef struct gct_real_job {
     const gct_spec *spec;
@@ -82,25 +83,6 @@ static void *gct_real_main(void *of_rank)
     return NULL;
 }
 
-/* A port that was free a moment ago. */
-static int gct_real_port(uint64_t seed)
-{
-    uint64_t state = seed ^ (uint64_t)getpid() << 32 ^ (uint64_t)time(NULL);
-    for (;;) {
-        int port = GCT_PORT_FIRST + (int)(gct_random(&state) % GCT_PORTS), fd = socket(AF_INET, SOCK_STREAM, 0);
-        struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_ANY) };
-        if (fd < 0) {
-            perror("gct: socket");
-            abort();
-        }
-        int taken = bind(fd, (struct sockaddr *)&at, sizeof at);
-        close(fd);
-        if (taken == 0) {
-            return port;
-        }
-    }
-}
-
 static int gct_open_descriptors(void)
 {
     DIR *all = opendir("/proc/self/fd");
@@ -149,7 +131,7 @@ int gct_job_real(const gct_spec *spec, uint64_t seed, gct_main *run, void *arg)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&job.through, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    snprintf(job.root, sizeof job.root, "127.0.0.1:%d", gct_real_port(seed));
+    snprintf(job.root, sizeof job.root, "127.0.0.1:%d", free_port());
     for (int rank = 0; rank < spec->ranks; rank++) {
         ranks[rank].job = &job;
         ranks[rank].rank = rank;

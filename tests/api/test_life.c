@@ -3,6 +3,7 @@
  */
 #define _DEFAULT_SOURCE                 /* setenv */
 #include "../gct.h"
+#include "../port.h"
 
 #include <arpa/inet.h>
 #include <malloc.h>
@@ -894,22 +895,6 @@ static void test_pollfd(void **state)
 }
 
 /* ---- two jobs at once in every process: real sockets only --------------------------------------------------------- */
-
-/* One that is free now, and out of the range from which the kernel takes ports for connections. */
-static int free_port(void)
-{
-    enum { FIRST = 30000, PORTS = 2000, TRIES = 100 };
-    uint64_t random = gct_seed() + (uint64_t)getpid();
-    for (int i = 0; i < TRIES; i++) {
-        int port = FIRST + (int)(gct_random(&random) % PORTS), fd = socket(AF_INET, SOCK_STREAM, 0);
-        struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-        int taken = fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at);
-        close(fd);
-        if (!taken)
-            return port;
-    }
-    return 0;
-}
 
 static int in_two_jobs(gc_comm *world, int rank, int size, void *arg)
 {

@@ -24,6 +24,7 @@
  */
 #define _GNU_SOURCE
 #include "gridcomm_int.h"
+#include "../port.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -819,14 +820,6 @@ static void play(const attack *a, int rank)
     }
     fflush(NULL);
     _exit(failed_attack);
-}
-
-static int free_port(void)
-{
-    gci_addr at = { .family = 4, .ip = { 127, 0, 0, 1 } };
-    int fd = gci_sys_real()->listen(gci_sys_real(), &at);
-    close(fd);
-    return at.port;
 }
 
 /* NULL, or what does not hold at this rank. */

@@ -6,6 +6,7 @@
  * A rank "dies" by being a forked child that is killed, as a real one would be.
  */
 #include "gridcomm_int.h"
+#include "../port.h"
 
 #include <setjmp.h>
 #include <stdint.h>
@@ -98,17 +99,6 @@ static bool await_news(rank_state *r, enum gci_news_kind kind, int rank, int wan
             break;
     pthread_mutex_unlock(&r->job->lock);
     return found;
-}
-
-/* A port that nobody has at the moment. */
-static int free_port(void)
-{
-    gci_sys *sys = gci_sys_real();
-    gci_addr at = { .family = 4, .ip = { 127, 0, 0, 1 } };
-    int fd = sys->listen(sys, &at);
-    assert_true(fd >= 0);
-    sys->close(sys, fd);
-    return at.port;
 }
 
 static ssize_t counted_send(gci_sys *sys, int fd, const struct iovec *part, int n)
