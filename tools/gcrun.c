@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum { MAIN_HOSTFILE_MAX = 16 << 20 };      /* bytes: 65,536 lines of the longest names */
-#define MAIN_AGENT "ssh -o BatchMode=yes"   /* never asks: gcrun has the terminal */
+#define MAIN_AGENT "ssh -o BatchMode=yes -o ControlMaster=no"   /* never asks: gcrun has the terminal; leaves nothing that outlives it */
 #define MAIN_START_TIMEOUT 60.0             /* s; as the library's own */
 
 static const char main_usage[] =

@@ -178,8 +178,8 @@ void gcrun_addresses(const char *interfaces, char out[GCRUN_ADDRS_TEXT]);
 
 typedef struct gcrun_tunnel gcrun_tunnel;
 gcrun_tunnel *gcrun_tunnel_new(void);
-int  gcrun_tunnel_enter(gcrun_tunnel *, uint16_t *port);        /* listens for ranks of this host; a negative errno on failure */
-void gcrun_tunnel_target(gcrun_tunnel *, uint16_t port);        /* connections opened by others go to this port of this host */
+int  gcrun_tunnel_enter(gcrun_tunnel *, int ranks, uint16_t *port);     /* listens for ranks of this host; a negative errno on failure */
+void gcrun_tunnel_target(gcrun_tunnel *, int ranks, uint16_t port);     /* connections opened by others go to this port of this host */
 void gcrun_tunnel_polls(gcrun_tunnel *, gcrun_polls *);
 void gcrun_tunnel_work(gcrun_tunnel *, const gcrun_polls *, gcrun_queue *to_head);
 bool gcrun_tunnel_frame(gcrun_tunnel *, const gcrun_frame *, gcrun_queue *to_head);     /* false: malformed */

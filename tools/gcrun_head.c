@@ -661,6 +661,16 @@ static void head_work(head *h)
     }
 }
 
+/* A node whose ranks have all ended may have to wait until what they have written is read: then it is not late, unless the user
+ * does not want to wait for that. */
+static bool head_waits_for_reader(const head *h, const head_node *node)
+{
+    bool printed = head_printed(&h->print[STDOUT_FILENO]) && head_printed(&h->print[STDERR_FILENO]);
+    for (int i = 0; i < node->host->slots && !printed; i++)
+        if (h->rank[node->first + i].state == HEAD_RUNNING) return false;
+    return !printed && node->hello && !h->asked;
+}
+
 static void head_late(head *h)
 {
     int64_t now = gcrun_now_ms();
@@ -674,7 +684,7 @@ static void head_late(head *h)
     if (!h->stopping || now < h->stop_deadline) return;
     for (int i = 0; i < h->opt->hosts; i++) {
         head_node *node = &h->node[i];
-        if (node->from < 0 && node->pid == 0) continue;
+        if ((node->from < 0 && node->pid == 0) || head_waits_for_reader(h, node)) continue;
         if (node->hello && !node->done) head_say(h, "host %s does not confirm that its processes have ended", node->host->name);
         node->given_up = node->done = true;
         if (node->pid > 0) kill(-node->pid, SIGKILL);

@@ -183,7 +183,7 @@ static void node_listen(node *n)
     }
     addresses[0] = 0;
     if (!n->job.local) gcrun_addresses(node_job_variable(n, "GRIDCOMM_IF"), addresses);
-    gcrun_tunnel_target(n->tunnel, port);
+    gcrun_tunnel_target(n->tunnel, n->job.size, port);
     gcrun_frame_put(&n->out, GCRUN_ROOT, port, addresses, strlen(addresses));
 }
 
@@ -281,7 +281,7 @@ static void node_start(node *n, const gcrun_frame *frame)
     int used = snprintf(n->root, sizeof n->root, "%.*s", (int)(frame->length < GCRUN_ADDRS_TEXT ? frame->length : 0),
                         (const char *)frame->payload);
     if (frame->id == 1) {
-        int err = gcrun_tunnel_enter(n->tunnel, &n->entry_port);
+        int err = gcrun_tunnel_enter(n->tunnel, n->job.count, &n->entry_port);
         if (err < 0) node_failed(n, GCRUN_EXIT_FAILED, "cannot listen on loopback: %s", strerror(-err));
         else snprintf(n->root + used, sizeof n->root - (size_t)used, "%s127.0.0.1:%u", used ? "," : "", (unsigned)n->entry_port);
     }

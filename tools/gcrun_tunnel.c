@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 enum { TUNNEL_WINDOW = 65536,
-       TUNNEL_ENTRY_MAX = 64,       /* connections of one host at a time; more wait in the backlog */
-       TUNNEL_EXIT_MAX = 4096,      /* at rank 0's host, of all hosts; more are reset */
+       TUNNEL_OF_RANK = 2,          /* connections of one rank at a time: it holds one until all have joined, and tries the next */
+       TUNNEL_MORE = 64,            /* ... and strangers; at the entry more wait in the backlog, at the exit more are reset */
        TUNNEL_READ = 16384 };
 
 typedef struct tunnel_link {
@@ -36,6 +36,7 @@ typedef struct tunnel_link {
 struct gcrun_tunnel {
     int          listener, listener_poll;
     uint16_t     target;            /* 0: not an exit */
+    int          most;              /* connections here */
     uint32_t     next_id;
     tunnel_link *link;
     int          links, room;
@@ -48,14 +49,16 @@ gcrun_tunnel *gcrun_tunnel_new(void)
     return t;
 }
 
-int gcrun_tunnel_enter(gcrun_tunnel *t, uint16_t *port)
+int gcrun_tunnel_enter(gcrun_tunnel *t, int ranks, uint16_t *port)
 {
+    t->most = TUNNEL_OF_RANK * ranks + TUNNEL_MORE;
     t->listener = gcrun_listen_loopback(port);
     return t->listener < 0 ? t->listener : 0;
 }
 
-void gcrun_tunnel_target(gcrun_tunnel *t, uint16_t port)
+void gcrun_tunnel_target(gcrun_tunnel *t, int ranks, uint16_t port)
 {
+    t->most = TUNNEL_OF_RANK * ranks + TUNNEL_MORE;
     t->target = port;
 }
 
@@ -87,7 +90,7 @@ static tunnel_link *tunnel_find(gcrun_tunnel *t, uint32_t id)
 
 void gcrun_tunnel_polls(gcrun_tunnel *t, gcrun_polls *polls)
 {
-    t->listener_poll = gcrun_polls_add(polls, t->listener, t->links < TUNNEL_ENTRY_MAX ? POLLIN : 0);
+    t->listener_poll = gcrun_polls_add(polls, t->listener, t->links < t->most ? POLLIN : 0);
     for (int i = 0; i < t->links; i++) {
         tunnel_link *link = &t->link[i];
         bool read = !link->read_end && link->credit > 0;
@@ -169,7 +172,7 @@ void gcrun_tunnel_work(gcrun_tunnel *t, const gcrun_polls *polls, gcrun_queue *t
 
 static void tunnel_open(gcrun_tunnel *t, uint32_t id, gcrun_queue *to_head)
 {
-    int fd = t->target && t->links < TUNNEL_EXIT_MAX && !tunnel_find(t, id) ? gcrun_connect_loopback(t->target) : -1;
+    int fd = t->target && t->links < t->most && !tunnel_find(t, id) ? gcrun_connect_loopback(t->target) : -1;
     if (fd < 0) gcrun_frame_put(to_head, GCRUN_TUNNEL_RESET, id, NULL, 0);
     else tunnel_add(t, id, fd);
 }

@@ -125,7 +125,7 @@ static void tunnel(source *s)
     gcrun_queue q = { 0 };
     gcrun_polls polls = { 0 };
     int fd[SOCKETS], fds = 0, got;
-    gcrun_tunnel_target(t, port);
+    gcrun_tunnel_target(t, 1, port);
     bool sound = true;
     for (int i = 0; i < FRAMES_MAX && sound && s->bytes > 0; i++) {
         uint8_t op = next(s), which = next(s);

@@ -125,6 +125,10 @@ begin 'a reader that goes away ends the job'
 { timeout 20 "$gcrun" -n 2 sh -c ": $mark; while :; do echo y; done" 2>err </dev/null; echo $? >status; } | head -n 1 >/dev/null
 status=$(cat status); want_status 141; want_nothing_left 3; end
 
+begin 'what a rank has written before it failed waits for a reader that pauses'
+{ timeout 25 "$gcrun" -n 1 --no-prefix sh -c "yes | head -c 250000; exit 3" 2>err </dev/null; echo $? >status; } | { sleep 9; wc -c >bytes; }
+status=$(cat status); want_status 3; [ "$(cat bytes)" -eq 250000 ] || wrong "$(cat bytes) bytes of 250000"; end
+
 # ---- ends
 
 begin 'a rank that fails: the status, its name, the others end'
@@ -273,6 +277,9 @@ else
     run -H apart --agent "$here/agent_apart" "$peer"; want_status 0; want_quiet; end
     begin 'the end of a tunnelled connection is seen'
     run -H apart --agent "$here/agent_apart" "$peer" close; want_status 0; want_quiet; end
+    begin 'more ranks of a host than any fixed number'
+    printf 'near slots=1\nfar1 slots=100\n' >apart
+    run -H apart --agent "$here/agent_apart" "$peer" all; want_status 0; want_quiet; end
     begin 'rank 0 behind the agent, too'
     printf 'far1 slots=1\nnear slots=2\nfar2 slots=2\n' >apart
     run -H apart --agent "$here/agent_apart" "$peer"; want_status 0; want_quiet; end

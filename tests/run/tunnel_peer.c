@@ -3,7 +3,8 @@
  *
  * Rank 0 accepts size - 1 connections on the inherited socket and sends every byte back. Each other rank connects to the
  * last entry of GRIDCOMM_ROOT, sends PEER_BYTES of a pattern of its own while it reads, and checks what comes back.
- * usage: tunnel_peer [close]: with close, rank 0 closes each connection at once, and the others must see that end.
+ * usage: tunnel_peer [close|all]: with close, rank 0 closes each connection at once, and the others must see that end; with all,
+ * it closes them when it has all, as with those of ranks that join.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -37,14 +38,15 @@ static bool peer_write(int fd, const unsigned char *data, size_t bytes)
     return true;
 }
 
-static int peer_echo(int listener, int ranks, bool close_at_once)
+static int peer_echo(int listener, int ranks, const char *how)
 {
     for (int i = 1; i < ranks; i++) {
         struct pollfd ready = { .fd = listener, .events = POLLIN };
         poll(&ready, 1, 20000);                     /* the socket may have been left non-blocking */
         int fd = accept(listener, NULL, NULL);
         if (fd < 0) return peer_fail("accept");
-        if (close_at_once) { close(fd); continue; }
+        if (how && strcmp(how, "close") == 0) close(fd);
+        if (how) continue;
         pid_t pid = fork();                         /* one process a connection: they overlap */
         if (pid < 0) return peer_fail("fork");
         if (pid > 0) { close(fd); continue; }
@@ -92,17 +94,17 @@ static int peer_check(int fd, int rank)
 int main(int argc, char **argv)
 {
     const char *root = getenv("GRIDCOMM_ROOT"), *rank_text = getenv("GRIDCOMM_RANK"), *size = getenv("GRIDCOMM_SIZE");
-    bool close_at_once = argc > 1 && strcmp(argv[1], "close") == 0;
+    const char *how = argc > 1 ? argv[1] : NULL;
     if (!root || !rank_text || !size) return peer_fail("environment");
     int rank = atoi(rank_text);
-    if (rank == 0) return peer_echo(atoi(getenv("GRIDCOMM_LISTEN_FD") ? getenv("GRIDCOMM_LISTEN_FD") : "-1"), atoi(size), close_at_once);
+    if (rank == 0) return peer_echo(atoi(getenv("GRIDCOMM_LISTEN_FD") ? getenv("GRIDCOMM_LISTEN_FD") : "-1"), atoi(size), how);
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     const char *last = strrchr(root, ',') ? strrchr(root, ',') + 1 : root, *port = strrchr(last, ':');
     if (!port || strncmp(last, "127.0.0.1:", 10) != 0) return peer_fail(root);
     to.sin_port = htons((unsigned short)atoi(port + 1));
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) != 0) return peer_fail("connect");
-    if (!close_at_once) return peer_check(fd, rank);
+    if (!how) return peer_check(fd, rank);
     char byte;
     return recv(fd, &byte, 1, 0) <= 0 ? 0 : peer_fail("a byte from nowhere");
 }
