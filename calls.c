@@ -508,10 +508,24 @@ GCI int gci_allgather_unless(gc_comm *comm, int error, const void *send, size_t 
 
 /* ---- the public calls: on a given tree --------------------------------------------------------------------------- */
 
+enum { CALLS_SIZE_BYTES = 8 };         /* of a block's size on the wire */
+
 /* Its root, or one that is refused. */
 static int calls_tree_root(const gc_tree *tree)
 {
     return tree ? tree->root : -1;
+}
+
+/* Sizes as they travel, 8 bytes each whatever the ranks' own width, become this rank's, in the same memory; of a block that it cannot
+ * have, and with it has no memory for, the largest there is. */
+static void calls_sizes_read(void *memory, int n)
+{
+    const uint8_t *wire = memory;
+    size_t *sizes = memory;
+    for (int i = 0; i < n; i++) {
+        uint64_t bytes = gci_get64(wire + (size_t)i * CALLS_SIZE_BYTES);
+        sizes[i] = bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX;
+    }
 }
 
 /* Inner ranks need the sizes of the blocks that they pass on: the root tells all, along the tree. */
@@ -529,14 +543,16 @@ static int calls_tree_blocks(gc_comm *comm, enum gci_coll coll, const gc_tree *t
     if (err < 0)
         return err;
     gci_blocks *blocks = coll == GCI_SCATTER ? &args.call.send : &args.call.recv;
-    size_t bytes = (size_t)comm->size * sizeof *blocks->bytes, *sizes = gci_alloc(&comm->world->env, bytes);
-    if (sizes && blocks->bytes)
-        memcpy(sizes, blocks->bytes, bytes);
+    size_t bytes = (size_t)comm->size * CALLS_SIZE_BYTES, *sizes = gci_alloc(&comm->world->env, bytes);
+    for (int i = 0; sizes && blocks->bytes && i < comm->size; i++)
+        gci_put64((uint8_t *)sizes + (size_t)i * CALLS_SIZE_BYTES, blocks->bytes[i]);
     tell.send = tell.recv = sizes;
     tell.call.bytes = bytes;
     tell.call.even = true;
     tell.error = sizes ? GC_OK : GC_ERR_NOMEM;
     err = calls_wait(gci_coll_start(comm, &tell, &request), &request);
+    if (sizes)
+        calls_sizes_read(sizes, comm->size);
     blocks->bytes = sizes;
     args.call.known = true;
     args.error = err < 0 ? err : sizes[comm->rank] != args.call.own ? GC_ERR_MISMATCH : GC_OK;

@@ -22,7 +22,7 @@
  * for a reason that nobody else sees (out of memory, a peer that only it cannot reach) tells the others in the same way.
  *
  * Who waits for a message that nobody sends (a block that is empty at its sender alone; a collective that failed so long ago
- * that nobody remembers) learns so by asking, too: whoever has handed over all that it will ever send him in that collective
+ * that nobody remembers; the rest of one whose sender has failed) learns so by asking, too: whoever has handed over all that it will ever send him in that collective
  * answers so (OVER), with the number of its next envelope. A receive that still waits when all envelopes below that are here
  * waits in vain, and fails. No state is kept for it, and no order of packets is relied on.
  *
@@ -30,7 +30,7 @@
  * ranks of a cluster tell each other sizes, and then its own schedule is built (coll_later). Between two ranks all messages of
  * the first come before those of the second, so they match as those of one schedule would, wherever the others are.
  *
- * All state is guarded by the world's monitor. User-defined operations are called inside it: they must not call gc_.
+ * All state is guarded by the world's monitor. User-defined operations are called inside it: of gc_ they may call gc_abort alone.
  *
  * Memory, per communicator: COLL_PLANS_MAX schedules of COLL_PLANS_BYTES together; per running collective one block: 64
  * bytes a step and the schedule's scratch (see sched.c); up to COLL_SPARES blocks of COLL_SPARE_BYTES wait for reuse, so
@@ -654,7 +654,7 @@ GCI void gci_coll_apply(const gci_coll_args *args, const void *in, void *inout, 
 
 /* A swapped reduction goes through a copy, piece by piece, except where it gives the same bits: integers. (Of floats the
  * zeros of min and max, and NaNs, tell the operands apart, and all ranks of an allreduce shall get the same bits.) */
-static void coll_reduce_step(coll_run *run, const gci_step *step, unsigned char *to, const unsigned char *from)
+static void coll_reduce(coll_run *run, const gci_step *step, unsigned char *to, const unsigned char *from)
 {
     bool same = !run->args.user.fn && run->args.type < GC_FLOAT;
     if (!step->swapped || same) {
@@ -668,6 +668,16 @@ static void coll_reduce_step(coll_run *run, const gci_step *step, unsigned char 
         gci_coll_apply(&run->args, to + at, run->swap, bytes);
         memcpy(to + at, run->swap, bytes);
     }
+}
+
+static void coll_reduce_step(coll_run *run, const gci_step *step, unsigned char *to, const unsigned char *from)
+{
+    gci_world *w = run->comm->world;
+    if (run->args.user.fn)
+        atomic_store(&w->applies, true);
+    coll_reduce(run, step, to, from);
+    if (run->args.user.fn)
+        atomic_store(&w->applies, false);
 }
 
 static void coll_advance(coll_run *run);
@@ -1251,7 +1261,7 @@ GCI bool gci_coll_signature(gc_comm *comm, int source_world_rank, uint32_t seq, 
     if (!comm->coll || seq > COLL_SEQ_MASK)
         return true;
     if (coll_in_future(comm, seq))
-        return false;
+        return comm->dead > 0;          /* if so it never begins here */
     coll_run *run = coll_find(comm, seq);
     if (!run) {
         coll_answer(comm, source_world_rank, seq, signature);

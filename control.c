@@ -803,7 +803,8 @@ static int control_adopt(gci_control *c, bool guarded, char text[GCI_TEXT])
     int fd = c->sys->adopt(c->sys, c->place.listen_fd, &c->listen_at);
 
     if (fd < 0) {
-        snprintf(text, GCI_TEXT, "GRIDCOMM_LISTEN_FD=%d: not a listening socket: %s", c->place.listen_fd, gci_strerrno(fd));
+        snprintf(text, GCI_TEXT, "GRIDCOMM_LISTEN_FD=%d: %s: %s", c->place.listen_fd,
+                 fd == -EBUSY ? "this process has it already, or made it" : "not a listening socket", gci_strerrno(fd));
         return GC_ERR_CONFIG;
     }
     c->listener = fd;

@@ -488,6 +488,8 @@ static void stream_flush(gci_control *c, gci_conn *k)
         else if (n >= 0) {
             s->out_bytes -= (size_t)n;
             memmove(s->out, s->out + n, s->out_bytes);
+            if (s->patience)
+                k->deadline = c->now + s->patience;
             continue;
         }
         if (n < 0)
@@ -800,8 +802,7 @@ GCI bool gci_dial_is_desperate(const gci_dial *d)
 static bool dial_said(const gci_dial *d, int i)
 {
     for (int k = 0; k < i; k++)
-        if (gci_addr_equal(&d->goal[k].addr, &d->goal[i].addr) && d->goal[k].addr.port == d->goal[i].addr.port
-            && d->goal[k].addr.scope == d->goal[i].addr.scope && d->err[k] == d->err[i])
+        if (gci_addr_same(&d->goal[k].addr, &d->goal[i].addr) && d->err[k] == d->err[i])
             return true;
     return false;
 }

@@ -288,6 +288,8 @@ static void comm_link(gc_comm *comm)
     for (int i = 0; i < comm->size; i++)
         if (w->dead[gci_world_rank(comm, i)] && comm->dead++ == 0)
             comm->first_dead = i;
+    if (comm->dead > 0)
+        gci_unexpected_drop(comm, GCI_CONTEXT_COLL);    /* as when they die later */
     comm->next = w->comms;
     w->comms = comm;
     gci_leave(w);
@@ -344,10 +346,14 @@ int gc_comm_free(gc_comm *comm)
     return GC_OK;
 }
 
+/* Contexts of which no other rank draws any; 0: this rank has drawn all that it has. They are not used again: of a communicator that
+ * was freed something may still be on its way. */
 static uint32_t context_draw(gci_world *w)
 {
     gci_enter(w);
-    uint32_t drawn = w->contexts++ * (uint32_t)w->ranks + (uint32_t)w->rank + 1;
+    uint32_t ranks = (uint32_t)w->ranks, drawn = 0;
+    if (w->contexts < (UINT32_MAX / GCI_CONTEXT_KINDS - 1) / ranks)
+        drawn = w->contexts++ * ranks + (uint32_t)w->rank + 1;
     gci_leave(w);
     return drawn * GCI_CONTEXT_KINDS;
 }
@@ -364,7 +370,7 @@ static int comm_prepare(gc_comm *comm, const int listed[], int n, gc_comm **out)
 
 static int comm_no_memory(gc_comm *comm)
 {
-    return gci_fail(comm, GC_ERR_NOMEM, -1, "no memory for a communicator, here or at another of %d ranks", comm->size);
+    return gci_fail(comm, GC_ERR_NOMEM, -1, "no memory, or no number, for a communicator, here or at another of %d ranks", comm->size);
 }
 
 enum { DUP_BYTES = 5 };                 /* on the wire: of rank 0 the context; did anybody fail? */
@@ -376,8 +382,9 @@ int gc_comm_dup(gc_comm *comm, gc_comm **out)
     *out = NULL;
     gc_comm *made = NULL;
     uint8_t mine[DUP_BYTES] = { 0 }, all[DUP_BYTES];
-    mine[4] = comm_prepare(comm, NULL, comm->size, &made) < 0;
-    gci_put32(mine, comm->rank == 0 ? context_draw(comm->world) : 0);
+    uint32_t context = comm->rank == 0 ? context_draw(comm->world) : 0;
+    mine[4] = comm_prepare(comm, NULL, comm->size, &made) < 0 || (comm->rank == 0 && context == 0);
+    gci_put32(mine, context);
     int err = gc_allreduce(comm, mine, all, DUP_BYTES, GC_UINT8, GC_BOR);
     if (err == GC_OK && all[4])
         err = comm_no_memory(comm);
@@ -438,7 +445,9 @@ int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out)
     int err = !all ? GC_ERR_NOMEM : color == GC_UNDEFINED ? GC_OK : comm_prepare(comm, NULL, comm->size, &made);
     gci_put32(mine, (uint32_t)color);
     gci_put32(mine + 4, (uint32_t)key);
-    gci_put32(mine + 8, color == GC_UNDEFINED ? 0 : context_draw(w));
+    uint32_t context = color == GC_UNDEFINED ? 0 : context_draw(w);
+    err = err == GC_OK && context == 0 && color != GC_UNDEFINED ? comm_no_memory(comm) : err;
+    gci_put32(mine + 8, context);
     err = gci_allgather_unless(comm, err, mine, sizeof mine, all);
     if (err == GC_OK && made)
         split_settle(comm, all, color, made);
@@ -516,6 +525,7 @@ static int create_agree(gc_comm *comm, const int ranks[], int n, int tag, create
     create_offer theirs = { 0 };
     if (comm->rank == first) {
         offer->context = context_draw(comm->world);
+        offer->code = offer->code == GC_OK && offer->context == 0 ? GC_ERR_NOMEM : offer->code;
         for (int i = 0; i < n; i++) {
             err = ranks[i] == first ? GC_OK : create_receive(comm, &theirs, ranks[i], tag);
             if (err == GC_OK && ranks[i] != first)
@@ -606,7 +616,7 @@ int gc_comm_shrink(gc_comm *comm, gc_comm **out)
         gci_fail(comm, err, -1, "no memory for a communicator of %d ranks", comm->size);
     } else {
         uint32_t context = context_draw(w);
-        err = gci_shrink(comm, &context, lost);
+        err = context ? gci_shrink(comm, &context, lost) : comm_no_memory(comm);
         for (int i = 0; i < comm->size && err == GC_OK; i++)
             if (!lost[i])
                 made->ranks[n++] = made->ranks[i];
@@ -841,6 +851,8 @@ int gc_abort(gc_comm *comm, int code)
     news.notice = (gci_notice){ .kind = GCI_NOTICE_ABORT, .origin = (uint32_t)w->rank, .word = { (uint32_t)code } };
     gci_overlay_news(w->overlay, &news);    /* first: before any news of those who leave because of it */
     int err = w->control ? gci_control_notify(w->control, &news.notice) : GC_OK;
+    if (atomic_load(&w->applies))       /* perhaps by the operation that calls this, inside the monitor: the next call sees to it */
+        return err;
     gci_enter(w);
     gci_overlay_poll(w->overlay, -1);
     gci_leave(w);

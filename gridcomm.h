@@ -201,8 +201,9 @@ int gc_last_error(const gc_comm *comm, gc_status *status, char *text, size_t tex
 
 /* A communicator is a list of ranks of the world, numbered anew from 0, and a context of its own: what is sent in one
  * is never received in another. Creating one is collective: it blocks until all members have called. On failure *out
- * is NULL. If a member has no memory for it they all get GC_ERR_NOMEM (of gc_comm_shrink see there). Free it with gc_comm_free, or
- * let gc_finalize do so. */
+ * is NULL. If a member has no memory for it they all get GC_ERR_NOMEM (of gc_comm_shrink see there); also when the numbers of
+ * contexts are used up: a rank has 858,993,458 / gc_size(world), of which gc_comm_split takes one at each rank, gc_comm_dup one at
+ * rank 0, gc_comm_create one at the lowest rank listed. Free it with gc_comm_free, or let gc_finalize do so. */
 
 /* Returns the caller's rank in comm, 0 .. gc_size - 1, or GC_ERR_ARG for NULL. */
 int gc_rank(const gc_comm *comm);
@@ -222,12 +223,13 @@ int gc_comm_split(gc_comm *comm, int color, int key, gc_comm **out);
 /* Gives the communicator of the n listed ranks of comm, in that order; all of them, and only they, need to call it,
  * with the same list. A caller who is not listed gets *out = NULL at once. Blocks. Who has not even
  * memory for a message of this, for 5 seconds, gives itself up.
- * Returns GC_OK or GC_ERR_MISMATCH: the lists differ. */
+ * Returns GC_OK; GC_ERR_MISMATCH: lists with the same lowest rank differ. Who lists a rank that does not call, or whose list has another
+ * lowest rank, waits for it: it may yet call. */
 int gc_comm_create(gc_comm *comm, const int ranks[], int n, gc_comm **out);
 
 /* As gc_comm_create, for threads that make communicators of one at the same time: calls with the same tag (0 .. GC_TAG_MAX)
  * belong together, and those that other threads make meanwhile have others. Tag 0 is that of gc_comm_create.
- * Returns GC_OK or GC_ERR_MISMATCH: the lists differ. */
+ * Returns as gc_comm_create. */
 int gc_comm_create_tagged(gc_comm *comm, const int ranks[], int n, int tag, gc_comm **out);
 
 /* Frees a communicator, not the world. Local: each member frees its own. Messages sent in it still arrive.
@@ -290,7 +292,8 @@ int gc_comm_translate(const gc_comm *from, const int ranks[], int n, const gc_co
 /* Sends bytes to dest. Blocks until buf may be used again. Returns GC_OK. */
 int gc_send(gc_comm *comm, const void *buf, size_t bytes, int dest, int tag);
 
-/* Sends as gc_send, and blocks until the receiver has matched the message with a receive. Returns GC_OK. */
+/* Sends as gc_send, and blocks until the receiver has matched the message with a receive, or has freed the communicator and
+ * takes none any more. Returns GC_OK. */
 int gc_ssend(gc_comm *comm, const void *buf, size_t bytes, int dest, int tag);
 
 /* Receives a message of at most bytes from source (or GC_ANY_SOURCE) with tag (or GC_ANY_TAG). Blocks until it is
@@ -459,7 +462,8 @@ int gc_alltoallv(gc_comm *comm, const void *send, const size_t send_bytes[], con
  * type does not have. */
 int gc_reduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op, int root);
 
-/* As gc_reduce, with the same result, to the bit, at every rank. Returns as gc_reduce. */
+/* As gc_reduce, with the same result, to the bit, at every rank (but GC_DOUBLE beside a rank whose compiler reckons in more than
+ * 53 bits: 32-bit x86 without SSE2). Returns as gc_reduce. */
 int gc_allreduce(gc_comm *comm, const void *send, void *recv, size_t count, gc_type type, gc_op op);
 
 /* Combines as gc_reduce vectors of counts[0] + counts[1] + ... elements, and gives every rank its block of the result:
@@ -510,7 +514,7 @@ int gc_iexscan(gc_comm *comm, const void *send, void *recv, size_t count, gc_typ
 /* ---- operations of one's own ------------------------------------------------------------------------------------- */
 
 /* inout[i] = in[i] (op) inout[i] for count elements; `in` comes from lower ranks. It runs inside calls of the library,
- * perhaps on another thread than the one that started the collective, and must not call the library. */
+ * perhaps on another thread than the one that started the collective, and must not call the library, but for gc_abort. */
 typedef void gc_op_fn(const void *in, void *inout, size_t count, gc_type type, void *user);
 
 /* Makes an operation on elements of elem_bytes each, for every communicator of this world. flags: GC_OP_ASSOCIATIVE

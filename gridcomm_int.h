@@ -232,6 +232,7 @@ GCI const char *gci_strerrno(int negative_errno);                   /* text of a
 GCI int   gci_addr_parse(const char *text, gci_addr *);             /* "1.2.3.4", "fe80::1%2"; port untouched. GC_ERR_ARG */
 GCI const char *gci_addr_text(const gci_addr *, char text[GCI_ADDR_TEXT]);   /* "1.2.3.4:5", "[::1]:5", "unix:5"; no port if 0 */
 GCI bool  gci_addr_equal(const gci_addr *, const gci_addr *);       /* family and ip */
+GCI bool  gci_addr_same(const gci_addr *, const gci_addr *);        /* ... port and scope */
 GCI bool  gci_addr_is_loopback(const gci_addr *);                   /* or a Unix socket */
 
 enum { GCI_MAC_BYTES = 32 };
@@ -1209,6 +1210,7 @@ typedef struct gci_stream {
     size_t   in_bytes, out_bytes;
     bool     table, ready;      /* join: is to get the table; its READY has come */
     bool     report;            /* join: control.report is to go out, READY or GO */
+    int64_t  patience;          /* each time that bytes leave, the deadline is so far away again; 0: it stays */
     size_t   table_at;          /* next byte of the table to send */
     size_t   report_at;
     uint32_t loss_at, verdict_at, notice_at, restart_at;    /* control: next entries of the logs to tell */
@@ -1978,6 +1980,7 @@ struct gci_world {
     int64_t    (*stall_look)(gci_world *, int64_t now);     /* what stall.c does when the clock is looked at; when again */
     void       (*stall_over)(gci_world *, struct gci_caller *);     /* and when such a call ends that it has told of */
     gci_user_op *ops;  int op_count;
+    atomic_bool  applies;       /* one of them runs, inside the monitor */
     gc_stats     stats;
 };
 
@@ -2009,6 +2012,7 @@ struct gc_request {
     bool      streams;          /* a send granted early: its chunks stay behind its envelope */
     bool      scattered;        /* a send: some of its chunks went where its envelope did not */
     bool      withdrawn;        /* an open send that the user would have back, and nobody has answered */
+    bool      asks;             /* a collective's receive, which is counted (gci_p2p.asking) */
     gc_comm  *comm;
     gc_status status;           /* valid when done */
     void    (*done_fn)(gc_request *);       /* inside the monitor; may post further messages */
@@ -2082,13 +2086,12 @@ struct gci_match {
     gci_match  *next;
     uint32_t    context;
     gc_comm    *comm;                   /* NULL: not created here yet */
-    int        *asking;                 /* counts the posted receives of all collectives; NULL: no collective's context */
     gc_request *posted, **posted_end;
     gc_message *unexpected, **unexpected_end;
 };
 
 enum { GCI_MATCH_BUCKETS = 64 };
-GCI gci_match *gci_match_get(gci_env *, gci_match *buckets[GCI_MATCH_BUCKETS], uint32_t context, int *asking);  /* NULL: memory */
+GCI gci_match *gci_match_get(gci_env *, gci_match *buckets[GCI_MATCH_BUCKETS], uint32_t context);       /* NULL: memory */
 GCI gci_match *gci_match_find(gci_match *const buckets[GCI_MATCH_BUCKETS], uint32_t context);      /* NULL: none */
 GCI void gci_match_end(gci_env *, gci_match *buckets[GCI_MATCH_BUCKETS], gci_match *);  /* an empty one */
 GCI void gci_match_post(gci_match *, gc_request *);
@@ -2151,6 +2154,7 @@ typedef struct gci_pair {
     /* receiving */
     uint32_t    expect;                 /* number of the next envelope */
     gc_message *incoming;               /* begun but not complete */
+    gc_request *asker;                  /* while it is chosen who asks this peer: who has waited longest */
     gc_message *messages;               /* open ones */
     bool        gave_back;              /* the envelope gave_back_seq, as the last one: so its FIN says, however often */
     uint32_t    gave_back_seq;
@@ -2198,7 +2202,7 @@ struct gci_p2p {
     int64_t     look_at;                /* not before: which of them are idle */
     bool        may_recall;             /* something of them may come back */
     int         starving, probes;       /* peers that are; probes that wait */
-    int         asking;                 /* posted receives of collectives */
+    int         asking;                 /* receives of collectives */
     bool        short_of_memory;        /* some envelope waits for memory to go again */
     int64_t     memory_at;
     int64_t     ask_at;                 /* when to look which of them ask */
@@ -2228,7 +2232,9 @@ GCI bool gci_context_is_closed(const gci_p2p *, uint32_t context);
 GCI gci_pair   *gci_pair_of(gci_p2p *, int peer);                       /* NULL: out of memory */
 GCI gc_message *gci_message_new(gci_p2p *);
 GCI void gci_message_free(gci_p2p *, gc_message *);
+GCI bool gci_message_suffices(const gc_message *, size_t bytes);        /* all is here that a receive of so many bytes takes */
 GCI void gci_message_take(gci_p2p *, gc_message *, gc_request *);       /* a receive takes a message that came before it */
+GCI void gci_message_disown(gci_p2p *, gc_message *);                   /* its receive does not want it any more */
 GCI void gci_message_settle(gci_p2p *, gc_message *);                   /* matched or dropped, and complete: what next? */
 GCI void gci_message_drop(gci_p2p *, gc_message *);                     /* an unexpected one that nobody will take */
 GCI void gci_payload_consumed(gci_p2p *, gc_message *);                 /* its room is free again */
@@ -2245,7 +2251,7 @@ GCI int  gci_p2p_open(gci_world *, const gci_p2p_upcalls *);     /* opens the ov
 GCI void gci_p2p_close(gci_world *);
 /* A verdict of this rank alone, on a peer that may live, or on itself (GC_ERR_NOMEM): all are told. Not from inside of a callback. */
 GCI void gci_give_up(gci_p2p *, int peer, int code, const char *why);
-GCI void gci_ask_soon(gci_p2p *);       /* a receive of a collective was posted, or failed by what its peer said */
+GCI void gci_ask_soon(gci_p2p *);       /* a receive of a collective begins to wait, or failed by what its peer said */
 GCI void gci_p2p_farewell(gci_world *, int64_t deadline);   /* every rank leaves: what is under way arrives, ways end in peace */
 
 /* ---- post.c: starting messages --------------------------------------------------------------------------------------- */
@@ -2284,6 +2290,8 @@ static inline bool gci_signature_fits(uint32_t theirs, uint32_t mine)
 /* 1: a collective message with sequence number seq has come whose signature does not fit mine; 0: that of any. */
 GCI int  gci_unexpected_signature(gc_comm *, uint32_t seq, uint32_t mine, uint32_t *theirs, int *source_world_rank);
 GCI void gci_unexpected_past(gc_comm *);        /* drops what has come for shrinks that are over */
+GCI void gci_unexpected_drop(gc_comm *, uint32_t kind);     /* what has come and no receive has yet, of one of its contexts */
+GCI void gci_match_drop(gci_p2p *, gci_match *);        /* a context ends: nobody will take what came for it, or is on its way */
 GCI void gci_comm_drop_messages(gc_comm *);     /* a communicator ends: nobody will take what has come for it */
 
 /* ---- shrink.c: the survivors of a communicator agree who they are ----------------------------------------------------- */

@@ -350,7 +350,8 @@ static int place_rest(const place_finder *f, const gc_options *options)
 {
     bool given = options && options->cluster && options->cluster[0];
     const char *cluster = given ? options->cluster : place_get(f, "GRIDCOMM_CLUSTER");
-    const char *fd = place_get(f, "GRIDCOMM_LISTEN_FD"), *insecure = place_get(f, "GRIDCOMM_INSECURE");
+    bool elsewhere = options && options->root && options->root[0];      /* than where the launcher's socket listens */
+    const char *fd = elsewhere ? NULL : place_get(f, "GRIDCOMM_LISTEN_FD"), *insecure = place_get(f, "GRIDCOMM_INSECURE");
     gci_place *p = f->place;
     int number = 0, err;
 

@@ -255,7 +255,7 @@ static const char *const life_how_text[LIFE_HOWS] = {
     [LIFE_LEFT] = "left", [LIFE_THROUGH] = "left", [LIFE_TIMED_OUT] = "timed out", [LIFE_REFUSED] = "ended and its port refuses",
     [LIFE_SOMEBODY_ELSE] = "ended and its port belongs to somebody else", [LIFE_MUTE] = "ended and it does not answer",
     [LIFE_USELESS] = "carries no data: no connection for it can be opened",
-    [LIFE_STARVED] = "carries no data: one end is out of descriptors"
+    [LIFE_STARVED] = "carries no data: one end is out of descriptors", [LIFE_CUT_OFF] = "is cut off"
 };
 
 /* One more loss is known, or several of a kind. The sum of what each adds does not depend on their order. */
@@ -971,8 +971,7 @@ GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
 
     if (!n || n->conn || !gci_life_running(c) || !n->proven || d->via[0] || !gci_life_refuses(err))
         return;
-    if (!(n->proven_at.family == GCI_UNIX ? life_left_its_port(d)
-                                          : gci_addr_equal(&n->proven_at, at) && n->proven_at.port == at->port))
+    if (!(n->proven_at.family == GCI_UNIX ? life_left_its_port(d) : gci_addr_same(&n->proven_at, at)))
         return;
     if (n->reset && !n->dialled && err == -ECONNREFUSED)
         return;

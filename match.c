@@ -50,7 +50,7 @@ GCI gci_match *gci_match_find(gci_match *const buckets[GCI_MATCH_BUCKETS], uint3
     return match;
 }
 
-GCI gci_match *gci_match_get(gci_env *env, gci_match *buckets[GCI_MATCH_BUCKETS], uint32_t context, int *asking)
+GCI gci_match *gci_match_get(gci_env *env, gci_match *buckets[GCI_MATCH_BUCKETS], uint32_t context)
 {
     gci_match **bucket = &buckets[match_bucket(context)];
     gci_match *match = gci_match_find(buckets, context);
@@ -60,7 +60,6 @@ GCI gci_match *gci_match_get(gci_env *env, gci_match *buckets[GCI_MATCH_BUCKETS]
     if (!match)
         return NULL;
     match->context = context;
-    match->asking = context % GCI_CONTEXT_KINDS == GCI_CONTEXT_COLL ? asking : NULL;
     match->posted_end = &match->posted;
     match->unexpected_end = &match->unexpected;
     match->next = *bucket;
@@ -80,15 +79,11 @@ GCI void gci_match_end(gci_env *env, gci_match *buckets[GCI_MATCH_BUCKETS], gci_
 GCI void gci_match_post(gci_match *match, gc_request *r)
 {
     gci_queue_append(r, &match->posted_end);
-    if (match->asking)
-        ++*match->asking;
 }
 
 GCI void gci_match_withdraw(gci_match *match, gc_request *r)
 {
     gci_queue_remove(r, &match->posted_end);
-    if (match->asking)
-        --*match->asking;
 }
 
 static bool match_takes(const gc_request *r, int source, uint32_t tag)

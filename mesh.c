@@ -381,7 +381,8 @@ static void mesh_go(gci_control *c)
             continue;
         k->stream->report = true;
         mesh_send_report(c, k);
-        k->deadline = c->now + mesh_ms(MESH_CLOSE_MS);
+        k->stream->patience = mesh_ms(MESH_CLOSE_MS);
+        k->deadline = c->now + k->stream->patience;
     }
     c->phase = GCI_PHASE_RUN;
 }
@@ -568,18 +569,18 @@ GCI void gci_mesh_round(gci_control *c, gci_dial *d)
     c->dirty = true;
 }
 
-/* An order of rank 0's has been carried out. */
+/* An order of rank 0's has been carried out. Many may end at once: what has no room yet is told when some has left. */
 static void mesh_answer(gci_control *c, gci_neighbour *n)
 {
     uint8_t body[4];
 
+    gci_put32(body, (uint32_t)n->rank);
+    if (c->place.rank != 0 && c->root && !gci_conn_send(c, c->root, GCI_FRAME_TRIED, n->stands, body, sizeof body))
+        return;
     n->ordered = false;
     n->wished = n->wished || n->stands;
-    gci_put32(body, (uint32_t)n->rank);
     if (c->place.rank == 0)
         mesh_tried(c, 0, n->rank, n->stands);
-    else if (c->root && !gci_conn_send(c, c->root, GCI_FRAME_TRIED, n->stands, body, sizeof body))
-        gci_join_out_of_memory(c);
 }
 
 /* Every link is settled. */

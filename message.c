@@ -165,14 +165,13 @@ static int probe(gc_comm *comm, int source, int tag, bool wait, int *found, gc_m
     gci_enter(w);
     int hint = source == GC_ANY_SOURCE ? -1 : gci_world_rank(comm, source);
     gci_probing(w, 1);
-    bool ended = probe_ended(&p);
-    if (!ended && wait) {
-        gci_world_wait(w, &(gci_caller){ .call = "gc_probe", .comm = comm, .source = source, .tag = tag }, probe_ended, &p, &hint,
-                       GCI_FOREVER);
-    } else if (!ended) {
+    if (!wait && !probe_ended(&p)) {
         gci_overlay_poll(w->overlay, hint);
         probe_ended(&p);
     }
+    while (wait && !probe_ended(&p))    /* what the wait has found may have been taken back before that was over */
+        gci_world_wait(w, &(gci_caller){ .call = "gc_probe", .comm = comm, .source = source, .tag = tag }, probe_ended, &p, &hint,
+                       GCI_FOREVER);
     gci_probing(w, -1);
     if (p.found && message)
         gci_unexpected_take(p.found);

@@ -366,10 +366,10 @@ static uint32_t nl_speed(const char *name, uint32_t index)
     return speed > 0 && speed <= INT32_MAX ? (uint32_t)speed : 0;
 }
 
-/* Addresses whose interface is down, or came or went meanwhile, are left out. */
-static int nl_join(nl_list *links, nl_list *addrs, gci_ifaddr *out, int max)
+/* Addresses whose interface is down, or came or went meanwhile, are left out; returns how many link-local ones stay. */
+static size_t nl_join(nl_list *links, nl_list *addrs)
 {
-    int count = 0;
+    size_t kept = 0, local = 0;
     nl_list_sort(links);
     nl_list_sort(addrs);
     for (size_t i = 0, l = 0; i < addrs->n; i++) {
@@ -378,18 +378,33 @@ static int nl_join(nl_list *links, nl_list *addrs, gci_ifaddr *out, int max)
             l++;
         if (l == links->n || links->at[l].index != one->index)
             continue;
-        gci_ifaddr *link = &links->at[l];
-        if (count < max) {
-            if (i == 0 || one[-1].index != one->index)
-                link->speed = nl_speed(link->name, link->index);
-            out[count] = *one;
-            out[count].flags |= link->flags;
-            out[count].speed = link->speed;
-            memcpy(out[count].name, link->name, sizeof link->name);
-        }
-        count++;
+        gci_ifaddr *to = &addrs->at[kept++];
+        *to = *one;
+        to->flags |= links->at[l].flags;
+        memcpy(to->name, links->at[l].name, sizeof to->name);
+        local += nl_is_link_local(&to->addr);
     }
-    return count;
+    addrs->n = kept;
+    return local;
+}
+
+/* As many as there is room for; of too many, the last link-local ones give way first: on a host of containers each of their
+ * interfaces has one, and no other address. */
+static int nl_tell(const nl_list *addrs, size_t local, gci_ifaddr *out, int max)
+{
+    size_t most = max > 0 ? (size_t)max : 0, over = addrs->n > most ? addrs->n - most : 0, told = 0;
+    size_t locals = local > over ? local - over : 0;
+    for (size_t i = 0; i < addrs->n && told < most; i++) {
+        bool last = nl_is_link_local(&addrs->at[i].addr);
+        if (last && locals == 0)
+            continue;
+        locals -= last;
+        out[told] = addrs->at[i];
+        out[told].speed = told > 0 && out[told - 1].index == out[told].index ? out[told - 1].speed
+                                                                             : nl_speed(out[told].name, out[told].index);
+        told++;
+    }
+    return (int)addrs->n;
 }
 
 GCI int gci_netlink_interfaces(gci_ifaddr *out, int max)
@@ -403,8 +418,10 @@ GCI int gci_netlink_interfaces(gci_ifaddr *out, int max)
     if (!n)
         n = nl_dump(t, RTM_GETADDR, sizeof(struct ifaddrmsg), AF_UNSPEC, nl_take_addr, &addrs);
     nl_close(t);
-    if (!n)
-        n = nl_join(&links, &addrs, out, max);
+    if (!n) {
+        size_t local = nl_join(&links, &addrs);
+        n = nl_tell(&addrs, local, out, max);
+    }
     free(links.at);
     free(addrs.at);
     return n;

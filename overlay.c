@@ -1124,7 +1124,6 @@ GCI int64_t gci_links_tick(gci_overlay *o, int64_t now)
 {
     bool before = o->inside;
     o->inside = true;
-    int64_t next = o->up.tick(o->user, now);
     if (now >= o->alarm) {
         o->alarm = GCI_FOREVER;
         if (!o->started && o->control)
@@ -1140,6 +1139,7 @@ GCI int64_t gci_links_tick(gci_overlay *o, int64_t now)
         gci_strands_compare(o, now);
         links_prepare(o);
     }
+    int64_t next = o->up.tick(o->user, now);    /* last: what else has happened may want to be timed */
     links_leave(o, before);
     return next < o->alarm ? next : o->alarm;
 }

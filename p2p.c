@@ -98,7 +98,7 @@ GCI gci_match *gci_match_of(gci_p2p *p2p, uint32_t context)
 {
     if (p2p->last_match && p2p->last_match->context == context && p2p->last_match->comm)
         return p2p->last_match;
-    gci_match *match = gci_match_get(p2p->env, p2p->match, context, &p2p->asking);
+    gci_match *match = gci_match_get(p2p->env, p2p->match, context);
     if (!match)
         return NULL;
     p2p->last_match = match;
@@ -587,6 +587,22 @@ static void message_match(gc_message *m, gc_request *r)
     r->signature = m->packet.signature;
 }
 
+GCI bool gci_message_suffices(const gc_message *m, size_t bytes)
+{
+    return m->local || (m->come && m->packet.length >= at_most(m->packet.total, bytes));
+}
+
+GCI void gci_message_disown(gci_p2p *p2p, gc_message *m)
+{
+    gci_overlay_disown(p2p->world->overlay, m->source, m);
+    m->recv = NULL;
+    m->dropped = true;
+    if (m->come) {                      /* a rendezvous: its sender need not go on */
+        gci_owe(p2p, m, GCI_OWE_FIN);
+        gci_push(p2p, p2p->pair[m->source]);
+    }
+}
+
 /* A receive takes a message that came before it. */
 GCI void gci_message_take(gci_p2p *p2p, gc_message *m, gc_request *r)
 {
@@ -770,12 +786,16 @@ static gc_message *open_message(const gci_pair *p, uint32_t seq)
 }
 
 /* Nobody has asked for this message yet, and nobody will get it. The sender asks for the next one when it has heard of this, so
- * the last one is all that must be known if that is lost. */
+ * the last one is all that must be known if that is lost. Contexts that are not known here yet are its to name: nothing is kept of
+ * one when its last message is gone. */
 static void give_back(gci_p2p *p2p, gci_pair *p, gc_message *m)
 {
+    gci_match *match = m->match;
     p->gave_back = true;
     p->gave_back_seq = m->packet.seq;
     gci_message_drop(p2p, m);
+    if (!match->comm && !match->unexpected)
+        gci_match_drop(p2p, match);
 }
 
 /* An envelope that has come before. If its sender still waits for an answer, the answer was lost with a link; or it would have
@@ -1014,19 +1034,38 @@ static void granted_early(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
     p->early[at].limit = at_most(packet->total, SIZE_MAX);
 }
 
-/* The peer has sent all of that collective. What is still on its way may be for the receive that asked, which will ask again;
- * but once it is here, whatever way it took, and the receive still waits, nothing will come for it. */
+/* A receive that waits for the rest of a message of that collective, without it; NULL: none. */
+static gc_request *half_received(gci_p2p *p2p, const gci_pair *p, const gci_match *match, uint32_t tag)
+{
+    gc_message *m = p->messages;
+    while (m && !(m->recv && m->match == match && m->packet.tag == tag))
+        m = m->open_next;
+    if (!m)
+        return NULL;
+    gc_request *r = m->recv;
+    r->message = NULL;
+    gci_message_disown(p2p, m);
+    return r;
+}
+
+/* The peer has sent all of that collective that it will. What is still on its way may be for the receive that asked, which will
+ * ask again; but once it is here, whatever way it took, and the receive still waits, nothing will come for it. A message that has
+ * begun is through before its sender has done its part, unless that has given it up. */
 static void told_over(gci_p2p *p2p, const gci_pair *p, const gci_packet *packet)
 {
     gci_match *match = gci_match_find(p2p->match, packet->context);
     if (!match || (int32_t)(p->expect - packet->seq) < 0)
         return;
-    gc_request *r = gci_match_posted(match, p->peer, packet->tag);
-    if (!r)
+    gc_request *r = gci_match_posted(match, p->peer, packet->tag), *half = r ? NULL : half_received(p2p, p, match, packet->tag);
+    if (!r && !half)
         return;
     gci_ask_soon(p2p);                  /* of what else may be over it hears soon */
-    gci_request_fail(r, GC_ERR_MISMATCH, p->peer, "rank %d calls it otherwise: it has no message of %zu bytes for rank %d",
-                     gci_comm_rank(r->comm, p->peer), r->bytes, r->comm->rank);
+    if (r)
+        gci_request_fail(r, GC_ERR_MISMATCH, p->peer, "rank %d calls it otherwise: it has no message of %zu bytes for rank %d",
+                         gci_comm_rank(r->comm, p->peer), r->bytes, r->comm->rank);
+    else
+        gci_request_fail(half, GC_ERR_MISMATCH, p->peer, "rank %d has given it up: the rest of a message of %zu bytes will not come",
+                         gci_comm_rank(half->comm, p->peer), half->bytes);
 }
 
 /* In a communicator that was freed here all collectives are over; if a member has died, everybody hears of that instead. */

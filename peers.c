@@ -211,6 +211,7 @@ static void peer_ends(gci_p2p *p2p, int peer, enum gci_fate gone, int fault, int
         if (comm->dead++ == 0)
             comm->first_dead = rank;
         p2p->up.fail(comm, code, fault, why);
+        gci_unexpected_drop(comm, GCI_CONTEXT_COLL);    /* of collectives that never begin here now: they have credits */
     }
     gci_overlay_cut(w->overlay, peer);
     if (p2p->pair[peer])
@@ -324,32 +325,57 @@ GCI void gci_ask_soon(gci_p2p *p2p)
         gci_overlay_wake(p2p->world->overlay);      /* who sleeps there knows of no time to ask, or of a late one */
 }
 
-/* A collective receive asks its peer, if it is time; of those from one peer, one after another. Returns when it is. */
-static int64_t ask(gci_p2p *p2p, gc_request *r, int64_t now)
+/* Of the collective receives whose time it is, that asks which has waited longest: there is one question at a time for each peer.
+ * Returns when to look again. */
+static int64_t ask_wanted(gci_p2p *p2p, gc_request *r, int64_t now)
 {
+    gci_pair *p = p2p->pair[r->peer];
     if (r->ask_at == 0)
         r->ask_at = now + ASK_FIRST;
     if (now < r->ask_at)
         return r->ask_at;
-    gci_pair *p = gci_pair_of(p2p, r->peer);
-    if (!p || p->owe_ask)
+    if (!p)
+        p = gci_pair_of(p2p, r->peer);
+    if (p && !p->owe_ask && (!p->asker || r->ask_at < p->asker->ask_at))
+        p->asker = r;
+    return now + ASK_FIRST;
+}
+
+/* It asks for all that wait for the same collective of that peer. Returns when to look again. */
+static int64_t ask_taken(gci_p2p *p2p, gc_request *r, int64_t now)
+{
+    const gci_pair *p = p2p->pair[r->peer];
+    const gc_request *asker = p ? p->asker : NULL;
+    if (now < r->ask_at)
+        return r->ask_at;
+    if (!asker || asker->context != r->context || asker->tag != r->tag)
         return now + ASK_FIRST;
-    p->owe_ask = true;
-    p->ask = (gci_packet){ .type = GCI_ASK, .context = r->context, .tag = r->tag, .signature = r->signature };
     r->asked += r->asked < ASK_DOUBLES;
     r->ask_at = now + gci_min64(ASK_FIRST << r->asked, ASK_LAST);
     return r->ask_at;
 }
 
-/* Returns when to look again. */
-static int64_t asks_choose(gci_p2p *p2p, int64_t now)
+static void ask_owed(gci_pair *p)
+{
+    const gc_request *r = p->asker;
+    p->asker = NULL;
+    p->owe_ask = true;
+    p->ask = (gci_packet){ .type = GCI_ASK, .context = r->context, .tag = r->tag, .signature = r->signature };
+}
+
+/* Each collective receive that waits for another rank: posted, or for the rest of its message. */
+static int64_t asks_each(gci_p2p *p2p, int64_t now, int64_t (*each)(gci_p2p *, gc_request *, int64_t now))
 {
     int64_t next = GCI_FOREVER;
     for (int i = 0; i < GCI_MATCH_BUCKETS; i++)
         for (gci_match *match = p2p->match[i]; match; match = match->next)
-            for (gc_request *r = match->posted; r && match->asking; r = r->next)
-                if (r->peer != p2p->world->rank)
-                    next = gci_min64(next, ask(p2p, r, now));
+            for (gc_request *r = match->posted; r; r = r->next)
+                if (r->asks && r->peer != p2p->world->rank)
+                    next = gci_min64(next, each(p2p, r, now));
+    for (int i = 0; i < p2p->world->ranks; i++)
+        for (gc_message *m = p2p->pair[i] ? p2p->pair[i]->messages : NULL; m; m = m->open_next)
+            if (m->recv && m->recv->asks)
+                next = gci_min64(next, each(p2p, m->recv, now));
     return next;
 }
 
@@ -361,17 +387,22 @@ static int64_t asks_due(gci_p2p *p2p, int64_t now)
         p2p->ask_at = GCI_FOREVER;
         return GCI_FOREVER;
     }
-    if (p2p->ask_soon) {
-        p2p->ask_soon = false;
-        p2p->ask_at = gci_min64(p2p->ask_at, now + ASK_FIRST);
-    }
-    if (now < p2p->ask_at)
+    if (!p2p->ask_soon && now < p2p->ask_at)
         return p2p->ask_at;
-    p2p->ask_at = asks_choose(p2p, now);
+    if (now >= p2p->ask_at) {
+        (void)asks_each(p2p, now, ask_wanted);
+        p2p->ask_at = asks_each(p2p, now, ask_taken);
+        for (int i = 0; i < p2p->world->ranks; i++)
+            if (p2p->pair[i] && p2p->pair[i]->asker)
+                ask_owed(p2p->pair[i]);
+        for (int i = 0; i < p2p->world->ranks; i++)
+            if (p2p->pair[i] && p2p->pair[i]->owe_ask)
+                gci_push(p2p, p2p->pair[i]);        /* which may end any receive */
+    }
+    if (p2p->ask_soon)                  /* also since what went made room for more */
+        p2p->ask_at = gci_min64(p2p->ask_at, now + ASK_FIRST);
+    p2p->ask_soon = false;
     p2p->ask_far = p2p->ask_at > now + ASK_FIRST;
-    for (int i = 0; i < p2p->world->ranks; i++)
-        if (p2p->pair[i] && p2p->pair[i]->owe_ask)
-            gci_push(p2p, p2p->pair[i]);
     return p2p->ask_at;
 }
 

@@ -129,8 +129,12 @@ GCI int gci_recv_post(gc_comm *comm, void *buf, size_t bytes, int source, const 
     r->buf = buf;
     r->bytes = bytes;
     *out = r;
+    r->asks = post->kind == GCI_CONTEXT_COLL;
+    p2p->asking += r->asks;
     gc_message *m = gci_match_come(match, r);
     if (m) {
+        if (r->asks && !gci_message_suffices(m, bytes))
+            gci_ask_soon(p2p);
         gci_message_take(p2p, m, r);
         return GC_OK;
     }
@@ -141,7 +145,7 @@ GCI int gci_recv_post(gc_comm *comm, void *buf, size_t bytes, int source, const 
         return gone;
     }
     gci_match_post(match, r);
-    if (post->kind == GCI_CONTEXT_COLL)
+    if (r->asks)
         gci_ask_soon(p2p);
     bool known = post->kind == GCI_CONTEXT_COLL || post->kind == GCI_CONTEXT_MEASURE;
     if (known && bytes > GCI_ROUTED_MAX && peer >= 0 && peer != w->rank)
@@ -196,13 +200,7 @@ static void recv_drop(gci_p2p *p2p, gc_request *r)
         gci_match_withdraw(gci_match_of(p2p, r->context), r);
         return;
     }
-    gci_overlay_disown(p2p->world->overlay, r->peer == GC_ANY_SOURCE ? m->source : r->peer, m);
-    m->recv = NULL;
-    m->dropped = true;
-    if (m->come) {                      /* a rendezvous: its sender need not go on */
-        gci_owe(p2p, m, GCI_OWE_FIN);
-        gci_push(p2p, p2p->pair[m->source]);
-    }
+    gci_message_disown(p2p, m);
 }
 
 static void send_drop(gci_p2p *p2p, gc_request *r)
@@ -323,11 +321,24 @@ GCI void gci_unexpected_past(gc_comm *comm)
     }
 }
 
-/* Nobody will take what came for this context, or is on its way. */
-static void match_drop(gci_p2p *p2p, gci_match *match)
+static void unexpected_drop(gci_p2p *p2p, const gci_match *match)
 {
     while (match->unexpected)
         gci_message_drop(p2p, match->unexpected);
+}
+
+GCI void gci_unexpected_drop(gc_comm *comm, uint32_t kind)
+{
+    gci_p2p *p2p = comm->world->p2p;
+    const gci_match *match = gci_match_find(p2p->match, comm->context + kind);
+    if (match)
+        unexpected_drop(p2p, match);
+}
+
+GCI void gci_match_drop(gci_p2p *p2p, gci_match *match)
+{
+    unexpected_drop(p2p, match);
+    p2p->last_match = NULL;
     for (int peer = 0; peer < p2p->world->ranks; peer++)
         for (gc_message *m = p2p->pair[peer] ? p2p->pair[peer]->messages : NULL; m; m = m->open_next)
             if (m->match == match)
@@ -338,12 +349,10 @@ static void match_drop(gci_p2p *p2p, gci_match *match)
 GCI void gci_comm_drop_messages(gc_comm *comm)
 {
     gci_p2p *p2p = comm->world->p2p;
-    p2p->last_match = NULL;
     for (uint32_t kind = 0; kind < GCI_CONTEXT_KINDS; kind++) {
         gci_match *match = gci_match_find(p2p->match, comm->context + kind);
         if (match)
-            match_drop(p2p, match);
+            gci_match_drop(p2p, match);
     }
     gci_context_close(p2p, comm->context);
-    p2p->last_match = NULL;
 }

@@ -245,8 +245,7 @@ static void reach_add(reach_list *l, const gci_goal *goal)
 {
     for (int i = 0; i < l->n; i++) {
         const gci_goal *g = &l->goal[i];
-        if (gci_addr_equal(&g->addr, &goal->addr) && g->addr.port == goal->addr.port && g->addr.scope == goal->addr.scope
-            && g->bind == goal->bind && g->source.family == goal->source.family)
+        if (gci_addr_same(&g->addr, &goal->addr) && g->bind == goal->bind && g->source.family == goal->source.family)
             return;
     }
     if (l->n < GCI_CANDIDATES_MAX)

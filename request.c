@@ -19,7 +19,7 @@ GCI gc_request *gci_request_new(gc_comm *comm, enum gci_request_kind kind)
         return NULL;
     r->kind = kind;                     /* field by field: compilers clear a whole record of this size slowly */
     r->stage = 0;
-    r->done = r->owned = r->any_tag = r->sync = r->early = r->streams = r->scattered = r->withdrawn = false;
+    r->done = r->owned = r->any_tag = r->sync = r->early = r->streams = r->scattered = r->withdrawn = r->asks = false;
     r->comm = comm;
     r->status = (gc_status){ .source = -1, .tag = -1, .error = GC_OK, .fault_rank = -1, .bytes = 0 };
     r->done_fn = NULL;
@@ -42,6 +42,8 @@ GCI void gci_request_free(gc_request *r)
     gci_world *w = r->comm->world;
     if (r->owned)
         r->comm->requests--;
+    if (r->asks)
+        w->p2p->asking--;
     gci_free(&w->env, r->text);
     r->next = w->spare_requests;
     w->spare_requests = r;

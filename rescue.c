@@ -121,9 +121,10 @@ static bool rescue_try(gci_control *c, int rank, int place, int nth, bool may_be
     if (d || !may_begin || c->now < p->again_at || place >= RESCUE_FIRST * wide || ahead >= RESCUE_WIDTH * wide)
         return d != NULL;
     d = gci_reach_dial(c, GCI_PURPOSE_CONTROL, rank, c->peer_timeout, &candidates);
-    p->tried_at = p->tried_at ? p->tried_at : c->now;
-    if (d && candidates > 0)
+    if (d && candidates > 0) {
+        p->tried_at = p->tried_at ? p->tried_at : c->now;
         return true;
+    }
     gci_dial_end(c, d);                 /* no memory now; or only others can, or it can */
     p->again_at = c->now + rescue_ms(RESCUE_AGAIN_MS);
     return false;

@@ -373,12 +373,17 @@ static int sys_listen(gci_sys *sys, gci_addr *at)
     return fd;
 }
 
-/* The number comes from the environment and may be anything: nothing is changed before it has shown that it listens. */
+/* The number comes from the environment and may be anything: nothing is changed before it has shown that it listens, and that it
+ * was inherited: what is close-on-exec was made in this process, or is somebody's already. */
 static int sys_adopt(gci_sys *sys, int inherited, gci_addr *at)
 {
     (void)sys;
-    int listening = 0, type = 0;
+    int listening = 0, type = 0, descriptor = fcntl(inherited, F_GETFD);
     socklen_t bytes = sizeof listening;
+    if (descriptor < 0)
+        return -errno;
+    if (descriptor & FD_CLOEXEC)
+        return -EBUSY;
     if (getsockopt(inherited, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) != 0)
         return -errno;
     bytes = sizeof type;
@@ -397,7 +402,7 @@ static int sys_adopt(gci_sys *sys, int inherited, gci_addr *at)
     return inherited;
 }
 
-/* As for adopt. What was inherited is not close-on-exec before somebody here has said that it is his. */
+/* As for adopt. */
 static int sys_inherit(gci_sys *sys, int inherited)
 {
     (void)sys;
@@ -1241,6 +1246,11 @@ GCI const char *gci_addr_text(const gci_addr *addr, char text[GCI_ADDR_TEXT])
 GCI bool gci_addr_equal(const gci_addr *a, const gci_addr *b)
 {
     return a->family == b->family && memcmp(a->ip, b->ip, a->family == 4 ? 4 : a->family == 6 ? 16 : 0) == 0;
+}
+
+GCI bool gci_addr_same(const gci_addr *a, const gci_addr *b)
+{
+    return gci_addr_equal(a, b) && a->port == b->port && a->scope == b->scope;
 }
 
 GCI bool gci_addr_is_loopback(const gci_addr *addr)

@@ -321,7 +321,7 @@ int MPI_Abort(MPI_Comm comm, int code)
     if (gcm_comm_world.gc)
         gc_abort(gcm_comm_world.gc, code);
     fflush(NULL);
-    _exit(code);        /* at once: other threads may be anywhere */
+    _exit(code & 0xff ? code : 1);      /* at once: other threads may be anywhere; as 0 it would be no failure */
 }
 
 /* ---- surroundings ------------------------------------------------------------------------------------------------ */

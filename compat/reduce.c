@@ -202,6 +202,7 @@ GCM int gcm_reduction_open(gcm_reduction *r, MPI_Op op, MPI_Datatype type)
     unsigned flags = GC_OP_ASSOCIATIVE | (op->commutes ? GC_OP_COMMUTATIVE : 0u);
     if ((r->area && !r->scratch) || gc_op_create(gcm_comm_world.gc, apply, type->size, flags, r, &r->op) != 0) {
         free(r->scratch);
+        r->scratch = NULL;
         return MPI_ERR_NO_MEM;
     }
     r->made = true;

@@ -47,6 +47,16 @@ uint64_t gct_seed(void)
     return gct_random(&state) >> 32;    /* short enough to be typed */
 }
 
+bool gct_drawn(void)
+{
+    enum { ROUNDS = 30 };
+    static uint64_t dice;
+    const char *text = getenv("GCT_ROUNDS");
+    int rounds = text ? atoi(text) : ROUNDS + 1;
+    dice = dice ? dice : gct_seed();
+    return gct_random(&dice) % (uint64_t)(1 + ROUNDS / (rounds > 0 ? rounds : 1)) == 0;
+}
+
 /* ---- failures ---- */
 
 void gct_set_rank(int rank) { gct_thread_rank = rank; }

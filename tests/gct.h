@@ -109,6 +109,7 @@ int    gct_check(const void *, size_t bytes, int source, int tag);      /* 0, or
 
 uint64_t gct_seed(void);                                /* GCT_SEED, else from the clock */
 uint64_t gct_random(uint64_t *state);
+bool     gct_drawn(void);       /* is this job of a sweep run: each is, but with GCT_ROUNDS=10 one in four, with 3 one in eleven, drawn */
 
 /* ---- for gct_sim.c and gct_real.c ---- */
 int  gct_job_real(const gct_spec *, uint64_t seed, gct_main *, void *arg);

@@ -862,12 +862,48 @@ static int far_behind(gc_comm *world, int rank, int size, void *arg)
     return try_all(world, 1000, 0);
 }
 
+/* And finds there the beginnings of long messages whose senders have given them up. */
+static int half_behind(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { LAPS = 24, LONG = 1 << 20 };
+    uint8_t *a = gct_buffer((size_t)size * LONG), *b = gct_buffer(LONG);
+    gc_request *request[LAPS];
+    int last = size - 1, odd = rank == last;
+    (void)arg;
+    memset(a, 1, (size_t)size * LONG);
+    if (odd)
+        gct_ok(gc_recv(world, NULL, 0, 0, 1, NULL));    /* that has begun */
+    for (int i = 0; i < LAPS && (odd || rank == 0); i++)
+        gct_ok(odd ? gc_igather(world, a, 8, NULL, 0, &request[i]) : gc_iscatter(world, a, LONG, b, 0, &request[i]));
+    if (rank == 0)
+        gct_ok(gc_send(world, NULL, 0, last, 1));
+    for (int i = 0; i < LAPS; i++) {
+        int code = odd || rank == 0 ? gc_wait(&request[i], NULL) : GC_ERR_MISMATCH;
+        gct_require(code == GC_ERR_MISMATCH, "lap %d: %s", i, gc_strerror(code));
+    }
+    for (int other = 1; other < last; other++)
+        if (odd || rank == 0)
+            gct_ok(gc_send(world, NULL, 0, other, 2));
+        else if (rank == other) {
+            gct_ok(gc_recv(world, NULL, 0, 0, 2, NULL));
+            gct_ok(gc_recv(world, NULL, 0, last, 2, NULL));
+        }
+    for (int i = 0; i < LAPS && !odd && rank > 0; i++) {
+        int code = gc_scatter(world, NULL, LONG, b, 0);
+        gct_require(code == GC_ERR_MISMATCH, "lap %d: %s", i, gc_strerror(code));
+    }
+    gct_require(!gct_buffer_free(a) && !gct_buffer_free(b), "overrun");
+    return try_all(world, 1000, 0);
+}
+
 static void test_far_behind(void **state)
 {
     static char doubling[] = "barrier:doubling,allreduce:doubling";
     (void)state;
     run_algorithm(4, far_behind, doubling);
     run_algorithm(8, far_behind, doubling);
+    run_algorithm(3, half_behind, "scatter:flat,gather:flat");
+    run_algorithm(5, half_behind, "scatter:flat,gather:flat");
 }
 
 static void test_long_life(void **state)

@@ -689,6 +689,22 @@ static void check_memory(const fuzz *f)
     peer_must(atomic_load(&f->p.w.env.memory) <= most);
 }
 
+static bool known(const fuzz *f, uint32_t context)
+{
+    const gc_comm *comm = f->p.w.comms;
+    while (comm && comm->context != context - context % GCI_CONTEXT_KINDS)
+        comm = comm->next;
+    return comm != NULL;
+}
+
+/* Of a context that this rank does not know nothing is kept but messages. */
+static void check_contexts(const fuzz *f)
+{
+    for (int i = 0; i < GCI_MATCH_BUCKETS && !f->p.w.aborted && !f->p.w.dead[PEER_RANK]; i++)
+        for (const gci_match *match = f->p.w.p2p->match[i]; match; match = match->next)
+            peer_must(match->comm || match->unexpected || known(f, match->context));
+}
+
 static void finish(fuzz *f)
 {
     gci_notice abort_notice = { .kind = GCI_NOTICE_ABORT, .origin = PEER_RANK, .word = { 7 } };
@@ -744,6 +760,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     for (int i = 0; i < OPS_MAX && f->in.bytes > 0; i++) {
         operate(f);
         check_memory(f);
+        check_contexts(f);
         if (f->recycle)
             peer_free_spares(&f->p);
         const peer_link *link = &f->p.link[f->p.links - 1];

@@ -290,6 +290,22 @@ static int receive_from_the_end(void)
     return wrong;
 }
 
+static void aborts(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)in, (void)inout, (void)count, (void)type;
+    MPI_Abort(MPI_COMM_WORLD, 9);
+}
+
+/* By whoever reduces; whoever does not waits. */
+static void abort_inside(void)
+{
+    int x = 1, y;
+    MPI_Op op;
+    MPI_Op_create(aborts, 1, &op);
+    MPI_Allreduce(&x, &y, 1, MPI_INT, op, MPI_COMM_WORLD);
+    pause();
+}
+
 static int early(const char *how)
 {
     int x = 0;
@@ -304,6 +320,12 @@ static int early(const char *how)
     MPI_Barrier(MPI_COMM_WORLD);
     if (check.rank == check.size - 1 && strcmp(how, "abort") == 0)
         MPI_Abort(MPI_COMM_WORLD, 7);
+    if (check.rank == 0 && strcmp(how, "zero") == 0)
+        MPI_Abort(MPI_COMM_WORLD, 0);
+    if (strcmp(how, "zero") == 0)
+        pause();
+    if (strcmp(how, "inside") == 0)
+        abort_inside();
     if (check.rank == check.size - 1)
         MPI_Send(&x, 1, MPI_INT, check.size, 0, MPI_COMM_WORLD);
     MPI_Recv(&x, 1, MPI_INT, check.size - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -87,18 +87,32 @@ static size_t lay_out(const struct job *j, size_t bytes)
     return end;
 }
 
-static int check_scatterv(const struct job *j, size_t bytes, int root)
+/* Along a tree, if there is one. */
+static int check_scatterv(const struct job *j, size_t bytes, int root, const gc_tree *tree)
 {
     const size_t end = lay_out(j, bytes), own = j->bytes[j->rank];
     clear(j->small, own);
     for (int i = 0; i < j->size && j->rank == root; i++) fill(j->big + j->at[i], i, j->bytes[i]);
-    int e = gc_scatterv(j->world, j->big, j->bytes, j->at, j->small, own, root);
-    if (e || !holds(j->small, j->rank, own) || !whole(j->small, own)) return wrong(j, "scatterv", bytes, root, e);
+    int e = tree ? gc_tree_scatterv(j->world, tree, j->big, j->bytes, j->at, j->small, own)
+                 : gc_scatterv(j->world, j->big, j->bytes, j->at, j->small, own, root);
+    if (e || !holds(j->small, j->rank, own) || !whole(j->small, own))
+        return wrong(j, tree ? "tree_scatterv" : "scatterv", bytes, root, e);
     clear(j->big, end);
-    e = gc_gatherv(j->world, j->small, own, j->big, j->bytes, j->at, root);
+    e = tree ? gc_tree_gatherv(j->world, tree, j->small, own, j->big, j->bytes, j->at)
+             : gc_gatherv(j->world, j->small, own, j->big, j->bytes, j->at, root);
     int good = !e && whole(j->big, end);
     for (int i = 0; i < j->size && good && j->rank == root; i++) good = holds(j->big + j->at[i], i, j->bytes[i]);
-    if (!good) return wrong(j, "gatherv", bytes, root, e);
+    return good ? 0 : wrong(j, tree ? "tree_gatherv" : "gatherv", bytes, root, e);
+}
+
+static int check_scatters(const struct job *j, size_t bytes, int root)
+{
+    gc_tree *tree;
+    int e = gc_tree_build(&tree, "binomial", j->size, root, NULL, NULL);
+    if (e) return wrong(j, "tree_build", bytes, root, e);
+    const int bad = check_scatterv(j, bytes, root, NULL) || check_scatterv(j, bytes, root, tree);
+    gc_tree_free(tree);
+    if (bad) return -1;
     clear(j->small, bytes);
     for (int i = 0; i < j->size && j->rank == root; i++) fill(j->big + (size_t)i * bytes, i, bytes);
     e = gc_scatter(j->world, j->big, bytes, j->small, root);
@@ -206,7 +220,7 @@ static int check_all(const struct job *j)
                                       || check_reduce_scatters(j, sizes[i]) != 0)) return -1;
         for (int root = 0; root < j->size; root += sizes[i] < ALL_ROOTS || j->size == 1 ? 1 : j->size - 1) {
             if (check_bcast(j, sizes[i], root) != 0 || check_gathers(j, sizes[i], root) != 0
-                || check_scatterv(j, sizes[i], root) != 0 || check_reductions(j, sizes[i], root) != 0) return -1;
+                || check_scatters(j, sizes[i], root) != 0 || check_reductions(j, sizes[i], root) != 0) return -1;
             const int e = gc_barrier(j->world);
             if (e) return wrong(j, "barrier", 0, root, e);
         }

@@ -57,6 +57,8 @@ ends() { # what, argument of test_life, status wanted, words wanted in what it s
     else good "$1"; fi
 }
 ends 'MPI_Abort ends the job' abort 7 'rank 2'
+ends 'from inside of an operation, too' inside 9 ''
+ends 'and with code 0, which is none of an end in peace' zero 1 'rank 0'
 ends 'so does an error that nobody hears of' fatal 6 'rank 2: MPI_Send: the rank is invalid'
 ends 'requests that were forgotten, and sends that nobody receives, do not hold it up' forget 0 ''
 ends 'nor are those lost that are received while their sender ends' late 0 ''

@@ -36,6 +36,7 @@ typedef struct chaos_job {
     /* as far as events have been looked at */
     int       seen;
     bool      dead[CHAOS_RANKS], mute[CHAOS_RANKS], cut[CHAOS_RANKS][CHAOS_RANKS];  /* cut: of hosts */
+    bool      unheard[CHAOS_RANKS];                     /* hosts of which others have heard nothing, though they heard the others */
     bool      lost[CHAOS_RANKS][CHAOS_RANKS];           /* may have taken each other for dead, for good */
     int64_t   last_death;
     /* agreed on in shared memory */
@@ -88,6 +89,16 @@ static void __attribute__((format(printf, 2, 3))) chaos_doing(chaos_rank *r, con
 
 /* ---- causes ---- */
 
+/* Can the two still find each other? Who is heard no more by its neighbours, but hears them, knows of it later than they, and by then
+ * may be given up: so others must be able to dial it. */
+static bool chaos_finds(const chaos_job *j, int a, int b)
+{
+    const chaos_plan *p = j->p;
+    bool to = p->dials[a][b], from = p->dials[b][a];
+    return !j->dead[a] && !j->dead[b] && !j->mute[a] && !j->mute[b] && !j->cut[p->host[a]][p->host[b]] &&
+           (to || from) && (from || !j->unheard[p->host[a]]) && (to || !j->unheard[p->host[b]]);
+}
+
 /* Who is out of whose reach in what is left of the network now: for good. */
 static void chaos_spread(chaos_job *j)
 {
@@ -99,8 +110,7 @@ static void chaos_spread(chaos_job *j)
         queue[n++] = from;
         for (int i = 0; i < n && !j->dead[from]; i++) {
             for (int to = 0; to < p->ranks; to++) {
-                if (!near[to] && !j->dead[to] && p->reach[queue[i]][to] && !j->mute[queue[i]] && !j->mute[to] &&
-                    !j->cut[p->host[queue[i]]][p->host[to]]) {
+                if (!near[to] && chaos_finds(j, queue[i], to)) {
                     near[to] = true;
                     queue[n++] = to;
                 }
@@ -122,6 +132,7 @@ static void chaos_look(chaos_job *j)
         const gct_event *e = &p->event[j->seen];
         if ((e->what == GCT_CUT || e->what == GCT_CUT_WAY) && p->severe[j->seen]) {     /* for good: a link that is down stays so */
             changed = j->cut[p->host[e->a]][p->host[e->b]] = j->cut[p->host[e->b]][p->host[e->a]] = true;
+            j->unheard[p->host[e->a]] |= e->what == GCT_CUT_WAY;
         }
         for (int i = 0; i < p->ranks && e->what == GCT_CUT_CARD && p->severe[j->seen]; i++) {
             if (p->place[i] == p->place[e->a] && p->host[i] != p->host[e->a]) {

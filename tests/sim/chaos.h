@@ -50,7 +50,7 @@ typedef struct chaos_plan {
     gct_place places[CHAOS_PLACES];
     int  host[CHAOS_RANKS], place[CHAOS_RANKS];
     bool cards;                             /* some hosts have two network cards */
-    bool reach[CHAOS_RANKS][CHAOS_RANKS];   /* one of the two can connect to the other */
+    bool dials[CHAOS_RANKS][CHAOS_RANKS];   /* the one can connect to the other */
     /* options */
     double peer_timeout;
     int  direct, credits, queue, streams;

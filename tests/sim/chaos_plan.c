@@ -75,7 +75,7 @@ static void chaos_plan_places(chaos_plan *p, uint64_t state)
     for (int a = 0; a < p->ranks; a++) {
         for (int b = 0; b < p->ranks; b++) {
             const gct_place *x = &p->places[p->place[a]], *y = &p->places[p->place[b]];
-            p->reach[a][b] = x == y || chaos_enters(x, y) || chaos_enters(y, x);
+            p->dials[a][b] = x == y || chaos_enters(x, y);
         }
     }
 }

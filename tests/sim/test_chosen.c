@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Every algorithm of the pool is measured, and then what is taken when the model is in use. The table of all cells goes to the
- * file that GCT_CHOSEN names. With GCT_ROUNDS set, one network. time limit: 600 s
+ * file that GCT_CHOSEN names. With GCT_ROUNDS set, one network and short blocks. time limit: 600 s
  */
 #include "gridcomm_int.h"
 #include "tests/gct.h"
@@ -16,19 +16,22 @@
 
 #include <cmocka.h>
 
-enum { REAL_LIMIT_S = 300, CELLS = (GCI_COLLS - 1) * 4 };
-static const size_t sizes[] = { 1, 2048, 32768, 262144 };
+enum { REAL_LIMIT_S = 300, SIZES = 4, SHORT_SIZES = 2, CELLS = (GCI_COLLS - 1) * SIZES };
+static const size_t sizes[SIZES] = { 1, 2048, 32768, 262144 };
+
+static int size_count(void) { return getenv("GCT_ROUNDS") ? SHORT_SIZES : SIZES; }
+static int cell_count(void) { return (GCI_COLLS - 1) * size_count(); }
 
 /* All operations and sizes, as they come; algo of GRIDCOMM_ALGO. Those of *has take part. */
 static void measure(bounds_net net, char *algo, const bool has[GCI_COLLS], bounds_cell cells[CELLS])
 {
     bounds_cell some[CELLS];
     int n = 0, of[CELLS];
-    for (int i = 0; i < CELLS; i++) {
-        int coll = 1 + i / 4;
+    for (int i = 0; i < cell_count(); i++) {
+        int coll = 1 + i / size_count();
         if (has[coll]) {
             of[n] = i;
-            some[n++] = (bounds_cell){ .op = bounds_op_of(coll), .bytes = sizes[i % 4] };
+            some[n++] = (bounds_cell){ .op = bounds_op_of(coll), .bytes = sizes[i % size_count()] };
         }
     }
     net.algo = algo;
@@ -75,12 +78,12 @@ static void chosen(bounds_net net)
         if (!measure_forced(&net, k, cells)) {
             break;
         }
-        for (int i = 0; i < CELLS; i++) {
+        for (int i = 0; i < cell_count(); i++) {
             int64_t took = cells[i].cold ? bounds_warm(&cells[i]) : 0;
             best[i] = took && (!best[i] || took < best[i]) ? took : best[i];
         }
     }
-    for (int i = 0; i < CELLS; i++) {
+    for (int i = 0; i < cell_count(); i++) {
         double ratio = (double)bounds_warm(&mine[i]) / (double)best[i];
         close += ratio <= 1.10;
         if (table) {
@@ -88,12 +91,12 @@ static void chosen(bounds_net net)
                     mine[i].bytes, (double)bounds_warm(&mine[i]) / 1e6, (double)best[i] / 1e6, ratio);
         }
     }
-    printf("%s: %d of %d choices take at most 1.10 of the best\n", net.name, close, CELLS);
+    printf("%s: %d of %d choices take at most 1.10 of the best\n", net.name, close, cell_count());
     if (table) {
         fclose(table);
     }
     gc_model_free(m);
-    assert_true(close * 10 >= CELLS * 9);
+    assert_true(close * 10 >= cell_count() * 9);
 }
 
 static void test_one_cluster(void **state)

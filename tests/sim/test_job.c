@@ -396,6 +396,120 @@ static void test_half_with_the_dead(void **state)
     assert_int_equal(0, gct_job(&spec, half_with_the_dead, &through));
 }
 
+/* ---- collectives to which a rank never came, because somebody died, keep no credits of those that survive ------------- */
+
+enum { LATER = 60, BEGUN = 64, MORTAL = 2 };    /* messages after the death; collectives before it, at most; who dies */
+typedef struct after_death { int64_t took; int through; } after_death;
+
+/* Rank 0 begins collectives until it hears of the death: some have come to rank 1 when that hears of it, some are on their way. */
+static int begin_until_death(gc_comm *world, int64_t *value)
+{
+    gc_request *request[BEGUN] = { NULL };
+    int begun = 0, code = GC_OK;
+    for (; begun < BEGUN && code == GC_OK; sim_sleep(sim_current(), 4000000))
+        code = gc_ibcast(world, value, sizeof *value, 0, &request[begun++]);
+    gct_require(code == GC_ERR_PEER, "%d begun: %s", begun, gc_strerror(code));
+    for (int i = 0; i < begun; i++)
+        (void)gc_wait(&request[i], NULL);
+    return 0;
+}
+
+static int credits_after_a_death(gc_comm *world, int rank, int size, void *arg)
+{
+    after_death *a = arg;
+    int64_t value = 1;
+    gc_comm *rest;
+    (void)size;
+    gct_ok(gc_barrier(world));
+    sim_sleep(sim_current(), 27 * GCI_SECOND / 10);
+    if (rank == 0 && begin_until_death(world, &value))
+        return 1;
+    while (rank == 1 && gc_comm_failed(world, NULL, 0) == 0) {
+        (void)gc_progress(world);
+        sim_sleep(sim_current(), 1000000);
+    }
+    if (rank == MORTAL)
+        sim_sleep(sim_current(), 100 * GCI_SECOND);
+    gct_ok(gc_comm_shrink(world, &rest));
+    gct_ok(gc_barrier(rest));
+    gci_sys *sys = sim_sys(sim_current());
+    const gci_match *match = gci_match_find(world->world->p2p->match, world->context + GCI_CONTEXT_COLL);
+    gct_require(!match || !match->unexpected, "a message of collective %u stays", match->unexpected->packet.tag);
+    int64_t began = sys->now(sys);
+    for (int i = 0; i < LATER && rank == 0; i++)
+        gct_ok(gc_send(rest, &value, sizeof value, 1, i));
+    if (rank == 0)
+        a->took = sys->now(sys) - began;
+    if (rank == 1)
+        sim_sleep(sim_current(), 5 * GCI_SECOND);
+    for (int i = 0; i < LATER && rank == 1; i++)
+        gct_ok(gc_recv(rest, &value, sizeof value, 0, i, NULL));
+    for (++a->through; a->through < 2;) {   /* who leaves now waits for nobody */
+        (void)gc_progress(world);
+        sim_sleep(sim_current(), 1000000);
+    }
+    return gc_comm_free(rest);
+}
+
+static void test_credits_after_a_death(void **state)
+{
+    (void)state;
+    const gct_event dies = { .at = 3 * GCI_SECOND, .what = GCT_KILL, .a = MORTAL };
+    gct_spec spec = { .ranks = 3, .sites = 3, .calm = true, .leave_anyhow = true, .events = &dies, .event_count = 1,
+                      .seed = gct_seed(), .wan_latency = 50000000, .wan_rate = 100000000, .options = usual_options,
+                      .time_limit = 60, .virtual_limit = 60 * GCI_SECOND };
+    after_death a = { .took = INT64_MAX };
+    assert_int_equal(0, gct_job(&spec, credits_after_a_death, &a));
+    assert_in_range(a.took, 0, GCI_SECOND);
+}
+
+/* ---- after millions of communicators there are no numbers for more -------------------------------------------------- */
+
+static int make(gc_comm *world, int way, gc_comm **out)
+{
+    static const int all[] = { 0, 1, 2, 3, 4, 5, 6 };
+    return way == 0 ? gc_comm_dup(world, out) : way == 1 ? gc_comm_split(world, 0, 0, out)
+                                                         : gc_comm_create(world, all, gc_size(world), out);
+}
+
+static int sums_up(gc_comm *comm)
+{
+    int64_t one = 1, sum = 0;
+    gct_ok(gc_allreduce(comm, &one, &sum, 1, GC_INT64, GC_SUM));
+    gct_require(sum == gc_size(comm), "sum %lld", (long long)sum);
+    return 0;
+}
+
+/* Rank 0 has LEFT of its numbers left, the others have theirs: it alone can say so. */
+static int numbers_used_up(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { LEFT = 5 };
+    gc_comm *made[LEFT], *more = world;
+    (void)arg;
+    if (rank == 0)
+        world->world->contexts = (UINT32_MAX / GCI_CONTEXT_KINDS - 1) / (uint32_t)size - LEFT;
+    for (int i = 0; i < LEFT; i++) {
+        gct_ok(make(world, i % 3, &made[i]));
+        gct_require(made[i]->context > 0 && made[i]->context % GCI_CONTEXT_KINDS == 0, "%u", made[i]->context);
+        if (sums_up(made[i]))
+            return 1;
+    }
+    for (int way = 0; way < 3; way++) {
+        int code = make(world, way, &more);
+        gct_require(code == GC_ERR_NOMEM && !more, "way %d: %s", way, gc_strerror(code));
+    }
+    for (int i = 0; i < LEFT; i++)
+        gct_ok(gc_comm_free(made[i]));
+    return sums_up(world);
+}
+
+static void test_numbers_used_up(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 7; ranks += 3)
+        assert_int_equal(0, gct_job(&(gct_spec){ .ranks = ranks, .calm = true, .seed = gct_seed() }, numbers_used_up, NULL));
+}
+
 /* ---- a firewall that refuses is no death: a connection is lost while the only one whom the host can reach is stopped --- */
 
 static int for_four_seconds(gc_comm *world, int rank, int size, void *arg)
@@ -497,8 +611,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_early_grant),
                                         cmocka_unit_test(test_short_waits),
+                                        cmocka_unit_test(test_numbers_used_up),
                                         cmocka_unit_test(test_refused_while_cut),
                                         cmocka_unit_test(test_half_with_the_dead),
+                                        cmocka_unit_test(test_credits_after_a_death),
                                         cmocka_unit_test(test_refused_by_a_firewall),
                                         cmocka_unit_test(test_many_ranks),
                                         cmocka_unit_test(test_resets),

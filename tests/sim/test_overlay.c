@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Random rounds: each has a seed that fixes everything; a round that fails prints it, and GCT_SEED=<that> GCT_ROUNDS=1 has it
- * again. GCT_ROUNDS (default 2) is how many of each kind. GCT_LONG=1 adds 20 jobs of 515 ranks. TEST=<word> runs the tests whose
+ * again. GCT_ROUNDS=n: 1 + n/100 of each kind, without it 2. GCT_LONG=1 adds 20 jobs of 515 ranks. TEST=<word> runs the tests whose
  * name has it. GCT_VERBOSE=1 prints every round. time limit: 1200 s
  *
  * Every byte of every message is checked. What must come to an end does so within the limit of virtual time, or the simulator
@@ -49,7 +49,7 @@ typedef struct job {
 } job;
 
 static uint64_t draw(uint64_t *state, uint64_t below) { return gct_random(state) % below; }
-static int rounds(void) { const char *n = getenv("GCT_ROUNDS"); return n && atoi(n) > 0 ? atoi(n) : 2; }
+static int rounds(void) { const char *n = getenv("GCT_ROUNDS"); return n ? 1 + atoi(n) / 100 : 2; }
 static bool is_long(void) { const char *n = getenv("GCT_LONG"); return n && *n == '1'; }
 static int64_t now(void) { return sim_sys(sim_current())->now(sim_sys(sim_current())); }
 

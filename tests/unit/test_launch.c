@@ -189,6 +189,7 @@ static void test_place_options(void **state)
     o.cluster = "z";
     assert_int_equal(gci_place_find(&o, look_up, set, &p, text), GC_OK);
     assert_true(p.rank == 1 && p.ranks == 8 && p.roots == 2 && p.root[1].port == 3 && p.key_bytes == 4);
+    assert_int_equal(p.listen_fd, -1);          /* it listens at the launcher's rendezvous */
     assert_string_equal(p.cluster, "z");
     o.ranks = 1;
     assert_int_equal(gci_place_find(&o, look_up, set, &p, text), GC_ERR_CONFIG);

@@ -303,6 +303,35 @@ static void test_interfaces_many(void **state)
     assert_int_equal(gci_netlink_interfaces(NULL, 0), 3 * GCT_MANY);
 }
 
+/* Of too many, link-local ones give way, the last ones first. */
+static void test_interfaces_containers(void **state)
+{
+    (void)state;
+    enum { CONTAINERS = 70 };
+    static char lines[(CONTAINERS + 2) * 160];
+    gci_ifaddr list[64];
+    size_t at = 0;
+    int found = 0, n;
+    own_network();
+    for (int i = 0; i < CONTAINERS; i += 2)
+        at += (size_t)snprintf(lines + at, sizeof lines - at, "link add name v%d index %d type veth peer name v%d index %d\n",
+                               i, 100 + i, i + 1, 101 + i);
+    for (int i = 0; i < CONTAINERS; i++)
+        at += (size_t)snprintf(lines + at, sizeof lines - at, "link set dev v%d up\naddr add fe80::%x/64 dev v%d nodad\n", i,
+                               i + 1, i);
+    at += (size_t)snprintf(lines + at, sizeof lines - at, "link add name wg0 index 900 type veth peer name wg1 index 901\n"
+                           "link set dev wg0 up\nlink set dev wg1 up\naddr add 10.9.0.1/24 dev wg0\n");
+    set_up(lines);
+    n = gci_netlink_interfaces(list, 64);
+    assert_true(n > CONTAINERS);
+    for (int i = 0; i < 64; i++) {
+        found += strcmp(list[i].name, "wg0") == 0 && list[i].addr.family == 4;
+        assert_true(i == 0 || list[i - 1].index <= list[i].index);
+    }
+    assert_int_equal(found, 1);
+    assert_string_equal(list[0].name, "v0");        /* as many of them as there is room for */
+}
+
 static uint32_t speed_of(const char *name)
 {
     gci_ifaddr list[16];
@@ -947,7 +976,7 @@ int main(void)
         cmocka_unit_test(test_interfaces_idle),
         cmocka_unit_test(test_interfaces_point_to_point),
         cmocka_unit_test(test_interfaces_ipv6_flags),
-        cmocka_unit_test(test_interfaces_many),
+        cmocka_unit_test(test_interfaces_many), cmocka_unit_test(test_interfaces_containers),
         cmocka_unit_test(test_interfaces_speed),
         cmocka_unit_test(test_route),
         cmocka_unit_test(test_route_that_says_no),

@@ -1051,6 +1051,7 @@ static void test_adopt(void **state)
     assert_int_equal(listen(fd, 1), 0);
     assert_int_equal(sys->adopt(sys, fd, &at), fd);
     expect_flags(fd, true);
+    assert_int_equal(sys->adopt(sys, fd, &at), -EBUSY);                 /* once */
     assert_int_equal(at.family, 4);
     assert_true(at.port > 0 && gci_addr_is_loopback(&at));
     assert_int_equal(sys->accept(sys, fd, NULL), -EAGAIN);
