@@ -49,7 +49,7 @@ scripts   := $(sort $(wildcard tests/dist/test_*.sh tests/run/test_*.sh tests/ne
 chosen     = $(if $(TESTS),$(foreach t,$(1),$(if $(strip $(foreach p,$(TESTS),$(findstring $(p),$(t)))),$(t))),$(1))
 tools     := $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(patsubst %.c,$(OUT)/%,$(wildcard tests/net/*.c tests/run/*.c))
 
-.PHONY: all lib test foreign programs demo bench bench-coll bench-model bench-apps sweep planted figures dist install fuzz run-fuzz fuzz-coverage tidy coverage clean help FORCE
+.PHONY: all lib test foreign programs demo bench bench-coll bench-model bench-apps sweep planted figures dist install fuzz fuzzers run-fuzz fuzz-coverage tidy coverage clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -177,7 +177,8 @@ $(eval $(call fuzz_rules,fuzz-coverage))
 fuzz:
 	@sh tests/need.sh fuzz
 	@$(MAKE) --no-print-directory run-fuzz
-run-fuzz: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz/%))
+fuzzers run-fuzz: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz/%))
+run-fuzz:
 	@sh tests/fuzz/run.sh $(BUILD) $(FUZZ_SECONDS) $(notdir $^)
 fuzz-coverage: $(call chosen,$(fuzzers:%=$(BUILD)/fuzz-coverage/%))
 	@LLVM_COV='$(LLVM_COV)' LLVM_PROFDATA='$(LLVM_PROFDATA)' sh tests/fuzz/coverage.sh $(BUILD) $(notdir $^)

@@ -43,6 +43,15 @@ fuzzer_links() {
 }
 # On a machine of 64 bits that also has those of 32.
 two_widths() { [ "$(uname -m)" != x86_64 ] || echo '#include <stdio.h>' | ${CC:-cc} -m32 -E - >/dev/null 2>&1; }
+# And that run: by the kernel, which is known once they compile, or by an emulator.
+narrow_runs() {
+    [ "$(uname -m)" != x86_64 ] || command_is_there qemu-i386 && return
+    program=$(mktemp)
+    echo 'int main(void) { return 0; }' | ${CC:-cc} -m32 -x c - -o "$program" 2>/dev/null && "$program" 2>/dev/null
+    status=$?
+    rm -f "$program"
+    return $status
+}
 clang_tools() {
     need clang command_is_there clang
     need libclang-rt-dev fuzzer_links
@@ -57,7 +66,7 @@ case ${1:-test} in
     test) tests ;;
     fuzz) clang_tools ;;
     tidy) tidy_tools ;;
-    ci) tests; clang_tools; tidy_tools; need gcc-multilib two_widths ;;
+    ci) tests; clang_tools; tidy_tools; need gcc-multilib two_widths; need qemu-user narrow_runs ;;
     *) echo "need.sh: what is '$1'?" >&2; exit 2 ;;
 esac
 [ -n "$missing" ] || exit 0
