@@ -1463,8 +1463,18 @@ static bool next_early(gci_p2p *p2p, gci_pair *p, gci_packet *packet)
     return false;
 }
 
+/* Is a message of that collective still on its way, though it has ended for its sender: what was eager once? */
+static bool brings_rest(const gci_pair *p, uint32_t context, uint32_t tag)
+{
+    const gc_request *r = p->open;
+    while (r && !(r->context == context && r->tag == tag))
+        r = r->next;
+    return r != NULL;
+}
+
 static bool next_state(gci_pair *p, gci_packet *packet)
 {
+    p->owe_over = p->owe_over && !brings_rest(p, p->over.context, p->over.tag);     /* it will be asked again */
     bool starved = p->starved && !p->starved_told, known = p->owe_known && !p->again;     /* known: what goes again goes before */
     if (!p->owe_state && !starved && !p->owe_ask && !p->owe_over && !p->owe_recall && !known)
         return false;

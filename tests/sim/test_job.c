@@ -463,6 +463,34 @@ static void test_credits_after_a_death(void **state)
     assert_in_range(a.took, 0, GCI_SECOND);
 }
 
+/* ---- what went whole over a link that is cut goes again over a relay in pieces: that its sender is through ends it not ---------- */
+
+enum { PIECES_RANKS = 3, PIECES_ROOT = 1, CUT_OFF = 2 };
+
+static int in_pieces(gc_comm *world, int rank, int size, void *arg)
+{
+    enum { BYTES = GCI_ROUTED_MAX + 2000 };
+    uint8_t *mine = gct_buffer(BYTES), *all = gct_buffer((size_t)size * BYTES);
+    gct_ok(gc_gather(world, mine, BYTES, all, PIECES_ROOT));
+    sim_sleep(sim_current(), *(const int64_t *)arg);    /* until the root does not hear it any more */
+    gct_fill(mine, BYTES, rank, 1);
+    gct_ok(gc_gather(world, mine, BYTES, all, PIECES_ROOT));
+    for (int i = 0; i < size && rank == PIECES_ROOT; i++)
+        gct_require(!gct_check(all + (size_t)i * BYTES, BYTES, i, 1), "of rank %d", i);
+    return gct_buffer_free(mine) | gct_buffer_free(all);
+}
+
+/* The question whether it is through falls between the first piece and the rest in some of these. */
+static void test_in_pieces(void **state)
+{
+    (void)state;
+    const gct_event cut = { .at = GCI_SECOND, .what = GCT_CUT_WAY, .a = CUT_OFF, .b = PIECES_ROOT };
+    gct_spec spec = { .ranks = PIECES_RANKS, .calm = true, .events = &cut, .event_count = 1, .seed = gct_seed(),
+                      .lan_latency = 100000000, .time_limit = 60, .virtual_limit = 60 * GCI_SECOND };
+    for (int64_t wait = 11 * GCI_SECOND / 10; wait < 5 * GCI_SECOND; wait += GCI_SECOND / 10)
+        assert_int_equal(0, gct_job(&spec, in_pieces, &wait));
+}
+
 /* ---- after millions of communicators there are no numbers for more -------------------------------------------------- */
 
 static int make(gc_comm *world, int way, gc_comm **out)
@@ -615,6 +643,7 @@ int main(void)
                                         cmocka_unit_test(test_refused_while_cut),
                                         cmocka_unit_test(test_half_with_the_dead),
                                         cmocka_unit_test(test_credits_after_a_death),
+                                        cmocka_unit_test(test_in_pieces),
                                         cmocka_unit_test(test_refused_by_a_firewall),
                                         cmocka_unit_test(test_many_ranks),
                                         cmocka_unit_test(test_resets),
