@@ -516,16 +516,13 @@ static int calls_tree_root(const gc_tree *tree)
     return tree ? tree->root : -1;
 }
 
-/* Sizes as they travel, 8 bytes each whatever the ranks' own width, become this rank's, in the same memory; of a block that it cannot
- * have, and with it has no memory for, the largest there is. */
+/* Sizes as they travel, 8 bytes each whatever the ranks' own width, become this rank's, in the same memory. */
 static void calls_sizes_read(void *memory, int n)
 {
     const uint8_t *wire = memory;
     size_t *sizes = memory;
-    for (int i = 0; i < n; i++) {
-        uint64_t bytes = gci_get64(wire + (size_t)i * CALLS_SIZE_BYTES);
-        sizes[i] = bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX;
-    }
+    for (int i = 0; i < n; i++)
+        sizes[i] = gci_get_size(wire + (size_t)i * CALLS_SIZE_BYTES);
 }
 
 /* Inner ranks need the sizes of the blocks that they pass on: the root tells all, along the tree. */

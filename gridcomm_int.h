@@ -251,6 +251,8 @@ static inline void gci_put_real(uint8_t *p, double v) { uint64_t bits; memcpy(&b
 static inline uint16_t gci_get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 static inline uint32_t gci_get32(const uint8_t *p) { return gci_get16(p) | (uint32_t)gci_get16(p + 2) << 16; }
 static inline uint64_t gci_get64(const uint8_t *p) { return gci_get32(p) | (uint64_t)gci_get32(p + 4) << 32; }
+/* Of a size that is larger than any here, and with it there is no memory for, the largest. */
+static inline size_t gci_get_size(const uint8_t *p) { uint64_t bytes = gci_get64(p); return bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX; }
 static inline double gci_get_real(const uint8_t *p) { uint64_t bits = gci_get64(p); double v; memcpy(&v, &bits, sizeof v); return v; }
 
 /* ---- text.c: texts put together piece by piece (pure) ---------------------------------------------------------- */

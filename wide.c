@@ -217,8 +217,7 @@ static size_t wide_heard(const gci_wide *w, int first, int place)
 {
     if (w->call->even || place == w->place)
         return w->call->own;
-    uint64_t bytes = gci_get64(w->call->heard + (size_t)(place - first) * WIDE_OWN_BYTES);
-    return bytes <= SIZE_MAX ? (size_t)bytes : SIZE_MAX;
+    return gci_get_size(w->call->heard + (size_t)(place - first) * WIDE_OWN_BYTES);
 }
 
 /* The same at a rank that has but one block: as it has heard of what it is to pass on. */
