@@ -5,12 +5,13 @@
 #define GCT_PORT_H
 
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-/* One that nobody has at the moment, and below the range from which the kernel takes ports for others; 0: none was found. */
+/* One that nobody has at the moment, and below the range from which the kernel takes ports for others. Aborts if it finds none. */
 static inline int free_port(void)
 {
     enum { FIRST = 20000, PORTS = 12000, TRIES = 100 };
@@ -27,7 +28,8 @@ static inline int free_port(void)
         if (!taken)
             return port;
     }
-    return 0;
+    perror("port.h: no port is free");
+    abort();
 }
 
 #endif

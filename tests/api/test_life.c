@@ -5,10 +5,8 @@
 #include "../gct.h"
 #include "../port.h"
 
-#include <arpa/inet.h>
 #include <malloc.h>
 #include <math.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 

@@ -356,17 +356,30 @@ static void test_early_grant(void **state)
 
 /* ---- sends and receives at once with one who is known to be dead: the other half is done ------------------------------ */
 
+static void until_a_death(gc_comm *world)
+{
+    while (gc_comm_failed(world, NULL, 0) == 0) {
+        (void)gc_progress(world);
+        sim_sleep(sim_current(), 1000000);
+    }
+}
+
+/* Two survivors leave together: who leaves then waits for nobody. */
+static void until_both(gc_comm *world, int *through)
+{
+    for (++*through; *through < 2;) {
+        (void)gc_progress(world);
+        sim_sleep(sim_current(), 1000000);
+    }
+}
+
 static int half_with_the_dead(gc_comm *world, int rank, int size, void *arg)
 {
     enum { BYTES = 5000 };
     uint8_t *out = gct_buffer(BYTES), *in = gct_buffer(BYTES);
     gc_status status;
-    int *through = arg;
     (void)size;
-    while (gc_comm_failed(world, NULL, 0) == 0) {
-        (void)gc_progress(world);
-        sim_sleep(sim_current(), 1000000);
-    }
+    until_a_death(world);
     gct_fill(out, BYTES, rank, 1);
     if (rank == 0) {
         gct_require(gc_sendrecv(world, out, BYTES, 1, 1, in, BYTES, 2, 1, &status) == GC_ERR_PEER, "from the dead");
@@ -379,10 +392,7 @@ static int half_with_the_dead(gc_comm *world, int rank, int size, void *arg)
         gct_require(gc_sendrecv(world, out, BYTES, 2, 1, in, BYTES, 0, 1, &status) == GC_ERR_PEER, "to the dead");
         gct_require(status.error == GC_OK && status.bytes == BYTES && !gct_check(in, BYTES, 0, 1), "the receive of a failed send");
     }
-    for (++*through; *through < 2;) {       /* who leaves now waits for nobody */
-        (void)gc_progress(world);
-        sim_sleep(sim_current(), 1000000);
-    }
+    until_both(world, arg);
     return gct_buffer_free(in) | gct_buffer_free(out);
 }
 
@@ -424,10 +434,8 @@ static int credits_after_a_death(gc_comm *world, int rank, int size, void *arg)
     sim_sleep(sim_current(), 27 * GCI_SECOND / 10);
     if (rank == 0 && begin_until_death(world, &value))
         return 1;
-    while (rank == 1 && gc_comm_failed(world, NULL, 0) == 0) {
-        (void)gc_progress(world);
-        sim_sleep(sim_current(), 1000000);
-    }
+    if (rank == 1)
+        until_a_death(world);
     if (rank == MORTAL)
         sim_sleep(sim_current(), 100 * GCI_SECOND);
     gct_ok(gc_comm_shrink(world, &rest));
@@ -444,10 +452,7 @@ static int credits_after_a_death(gc_comm *world, int rank, int size, void *arg)
         sim_sleep(sim_current(), 5 * GCI_SECOND);
     for (int i = 0; i < LATER && rank == 1; i++)
         gct_ok(gc_recv(rest, &value, sizeof value, 0, i, NULL));
-    for (++a->through; a->through < 2;) {   /* who leaves now waits for nobody */
-        (void)gc_progress(world);
-        sim_sleep(sim_current(), 1000000);
-    }
+    until_both(world, &a->through);
     return gc_comm_free(rest);
 }
 
