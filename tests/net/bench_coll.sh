@@ -8,6 +8,7 @@
 #     TIMES=20 MPI_TIMES=10 operations of a median (50, of 16 MiB 8, and fewer where one takes seconds; of the MPIs between sites 10)
 #     ROUNDS=7              pairs of runs behind a ratio within one site
 #     MPI='openmpi mpich openmpi-han openmpi-adapt mpich-smp'   which of them, or none
+#     CONGESTION=cubic      what TCP does between sites, not what the machine does by default
 #     GRIDCOMM_ALGO=...     as the ranks of gridcomm have it
 #     MODEL=hockney         64 KiB once more, as a model chooses that gcbench fits on the same bed (plogp, or none)
 #
@@ -21,7 +22,7 @@ export BED_BUILD
 BED_BUILD=$(realpath "${1:-build}")
 bed=$PWD/tests/net/bed tools=$BED_BUILD/tests/net
 : "${ONLY:=}" "${SITES:=2:8 4:4 8:3}" "${TIMES:=0}" "${ROUNDS:=7}" "${MPI=openmpi mpich openmpi-han openmpi-adapt mpich-smp}"
-: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8}" "${LIMIT:=240}" "${MODEL:=hockney}"
+: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8}" "${LIMIT:=240}" "${MODEL:=hockney}" "${CONGESTION:=}"
 OPERATIONS='barrier bcast scatter scatterv gather gatherv allgather allgatherv alltoall alltoallv reduce allreduce
             reduce_scatter reduce_scatter_block scan exscan'
 letters=(a b c d e f g h i j k l m n o p)
@@ -57,6 +58,7 @@ lay_out() { # sites, ranks of each, pairs|uplinks|RATE, latency: the description
         [ "$3" != uplinks ] || echo "site $name: uplink rate 1MB/s queue 64KiB"
         for k in $(seq "$2"); do
             echo "host $name$k on $name/lan"
+            [ -z "$CONGESTION" ] || echo "host $name$k: route 10.0.0.0/8 via 10.$((i + 1)).0.254 congctl $CONGESTION"
             hosts+=("$name$k") addresses+=("10.$((i + 1)).0.$k")
         done
     done >"$work/plan"
@@ -331,7 +333,8 @@ within_a_site() {
 
 # ---- the run ----
 export BOARD_HOOK=$work/hook
-echo "$(uname -sr), $(nproc) cores, congestion control $(cat /proc/sys/net/ipv4/tcp_congestion_control)," \
+echo "$(uname -sr), $(nproc) cores, congestion control" \
+    "${CONGESTION:-$(cat /proc/sys/net/ipv4/tcp_congestion_control)}," \
     "load before: $(cut -d' ' -f1 /proc/loadavg)"
 awk '{ exit !($1 > 0.7) }' /proc/loadavg && echo 'NOTE: this machine is not idle. Run it again alone.'
 SITE_COUNT=1
