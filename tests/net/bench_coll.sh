@@ -8,11 +8,12 @@
 #     TIMES=20 MPI_TIMES=10 operations of a median (50, of 16 MiB 8, and fewer where one takes seconds; of the MPIs between sites 10)
 #     ROUNDS=7              pairs of runs behind a ratio within one site
 #     MPI='openmpi mpich openmpi-han openmpi-adapt mpich-smp'   which of them, or none
+#     RATE=1000             kByte/s of the links between sites, but for the 64 MiB: less, where the cores are too slow for that
 #     CONGESTION=cubic      what TCP does between sites, not what the machine does by default
 #     GRIDCOMM_ALGO=...     as the ranks of gridcomm have it
 #     MODEL=hockney         64 KiB once more, as a model chooses that gcbench fits on the same bed (plogp, or none)
 #
-# A row is one operation. bound: the least time that the links allow, at 1 MByte/s and 10 ms (with 1,500 bytes on the wire for
+# A row is one operation. bound: the least time that the links allow, at RATE and 10 ms (with 1,500 bytes on the wire for
 # 1,448 of payload). warm: the median. crossed: bytes on the busiest link, or uplink, for one operation, as the bed counted
 # them, and beside it how many it must be. Times are ms. "void": packets were late on the bed because the machine was busy.
 # Ends with 0 unless something could not be measured.
@@ -22,7 +23,7 @@ export BED_BUILD
 BED_BUILD=$(realpath "${1:-build}")
 bed=$PWD/tests/net/bed tools=$BED_BUILD/tests/net
 : "${ONLY:=}" "${SITES:=2:8 4:4 8:3}" "${TIMES:=0}" "${ROUNDS:=7}" "${MPI=openmpi mpich openmpi-han openmpi-adapt mpich-smp}"
-: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8}" "${LIMIT:=240}" "${MODEL:=hockney}" "${CONGESTION:=}"
+: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8}" "${LIMIT:=240}" "${MODEL:=hockney}" "${RATE:=1000}" "${CONGESTION:=}"
 OPERATIONS='barrier bcast scatter scatterv gather gatherv allgather allgatherv alltoall alltoallv reduce allreduce
             reduce_scatter reduce_scatter_block scan exscan'
 letters=(a b c d e f g h i j k l m n o p)
@@ -49,13 +50,13 @@ esac
 END
     chmod +x "$work/hook"
 }
-lay_out() { # sites, ranks of each, pairs|uplinks|RATE, latency: the description of a bed
+lay_out() { # sites, ranks of each, pairs|uplinks|none|a rate, latency: the description of a bed
     local i k name addresses=()
     hosts=() per_site=$2
     for i in $(seq 0 $(($1 - 1))); do
         name=${letters[i]}
         echo "site $name: switch lan 10.$((i + 1)).0.0/24 rate 1gbit"
-        [ "$3" != uplinks ] || echo "site $name: uplink rate 1MB/s queue 64KiB"
+        [ "$3" != uplinks ] || echo "site $name: uplink rate ${RATE}kB/s queue 64KiB"
         for k in $(seq "$2"); do
             echo "host $name$k on $name/lan"
             [ -z "$CONGESTION" ] || echo "host $name$k: route 10.0.0.0/8 via 10.$((i + 1)).0.254 congctl $CONGESTION"
@@ -64,7 +65,7 @@ lay_out() { # sites, ranks of each, pairs|uplinks|RATE, latency: the description
     done >"$work/plan"
     for i in "${!hosts[@]}"; do echo "host ${hosts[*]}: hosts ${addresses[i]} ${hosts[i]}"; done >>"$work/plan"     # for the MPIs
     case $3 in
-    pairs)   echo "wan * *: latency $4 rate 1MB/s queue 64KiB" ;;
+    pairs)   echo "wan * *: latency $4 rate ${RATE}kB/s queue 64KiB" ;;
     uplinks) echo "wan * *: latency $4" ;;
     none)    ;;
     *)       echo "wan * *: latency $4 rate $3 queue 256KiB" ;;
@@ -154,7 +155,8 @@ for m in $MPI; do mpi_ready "${m%-*}" && chosen="$chosen $m"; done
 
 # ---- the bound ----
 bound() { # operation, bytes, pairs|uplinks: bytes that must cross the busiest link (0: none), ms
-    awk -v op="${1%v}" -v m="$2" -v up="$([ "$3" = uplinks ] && echo 1 || echo 0)" -v s="$SITE_COUNT" -v n="$per_site" 'BEGIN {
+    awk -v op="${1%v}" -v m="$2" -v up="$([ "$3" = uplinks ] && echo 1 || echo 0)" -v s="$SITE_COUNT" -v n="$per_site" \
+        -v rate="$RATE" 'BEGIN {
         away = up ? s - 1 : 1           # other sites whose data share what is narrow
         if (op == "barrier") x = 0
         else if (op == "bcast" || op == "allreduce" || op == "scan" || op == "exscan") x = away * m
@@ -163,7 +165,7 @@ bound() { # operation, bytes, pairs|uplinks: bytes that must cross the busiest l
         else if (op == "alltoall") x = away * n * n * m
         else x = away * n * m           # scatter, allgather, reduce_scatter
         before = op != "bcast" && op != "scatter"; after = op != "gather" && op != "reduce"
-        printf "%d %.3f\n", x, 10 + (before + after) * (n > 1) * 0.05 + (x + 48) * 1500 / 1448 / 1000 }'
+        printf "%d %.3f\n", x, 10 + (before + after) * (n > 1) * 0.05 + (x + 48) * 1500 / 1448 / rate }'
 }
 crossed() { # pairs|uplinks, operations: bytes on the busiest
     awk -v up="$([ "$1" = uplinks ] && echo 1 || echo 0)" -v n="$2" '
@@ -333,9 +335,8 @@ within_a_site() {
 
 # ---- the run ----
 export BOARD_HOOK=$work/hook
-echo "$(uname -sr), $(nproc) cores, congestion control" \
-    "${CONGESTION:-$(cat /proc/sys/net/ipv4/tcp_congestion_control)}," \
-    "load before: $(cut -d' ' -f1 /proc/loadavg)"
+echo "$(uname -sr), $(nproc) cores, congestion control $(cat /proc/sys/net/ipv4/tcp_congestion_control)," \
+    "${CONGESTION:+between sites $CONGESTION, }load before: $(cut -d' ' -f1 /proc/loadavg)"
 awk '{ exit !($1 > 0.7) }' /proc/loadavg && echo 'NOTE: this machine is not idle. Run it again alone.'
 SITE_COUNT=1
 for m in $chosen; do echo "$m: $(mpi_line "$m" | sed "s,$work/,,g; s/-n 0/-n RANKS/") bench_coll_mpi BOARD OPERATION BYTES"; done
