@@ -41,7 +41,8 @@
 enum {
     COPY_MAX = 1024,                    /* bytes of payload copied even within a host: cheaper than waiting for the socket */
     WINDOW_FAR = 512 << 10,             /* bytes lent to a peer at another site from the first: its answers take long */
-    FAR_PEERS = 32,                     /* if the pool has that for so many */
+    FAR_PEERS = 32,                     /* if the pool has that for so many; */
+    FAR_PARTS = 8,                      /* it is told when one of so many parts of them has come back */
     WINDOW_NEAR = 256 << 10,            /* on demand to one at this site, at most, */
     WINDOW_LAST = 4 << 20,              /* and to others */
     KIB = 1024,
@@ -201,7 +202,7 @@ static size_t window_of(const gci_pair *p)
 }
 
 /* Is it worth a packet of its own to tell the peer what it may send? When half of what it can have has come back, or
- * anything at all if it waits for it. */
+ * anything at all if it waits for it. Far away less than half: what a burst of messages does not find room for waits for a grant. */
 static void credit_review(gci_p2p *p2p, gci_pair *p)
 {
     uint32_t more = p->expect + credit_of(p2p, p) - p->told_limit;
@@ -211,7 +212,7 @@ static void credit_review(gci_p2p *p2p, gci_pair *p)
     if ((int64_t)more_bytes < 0)
         more_bytes = 0;
     uint32_t half = (p2p->credits + p->lent) / 2;
-    bool due = more >= (half > 0 ? half : 1) || more_bytes >= p->share / 2;
+    bool due = more >= (half > 0 ? half : 1) || more_bytes >= p->share / (p->far_away ? FAR_PARTS : 2);
     if (p->peer_starved && (more > 0 || more_bytes >= KIB))
         due = true;
     if (due && !p->owe_state && p->up) {
