@@ -2171,6 +2171,7 @@ typedef struct gci_pair {
     uint64_t    taken_bytes;
     uint32_t    told_limit;
     uint64_t    told_bytes;
+    unsigned    untold;                 /* enough has come back to be told if the peer is quiet at so many looks more */
     bool        peer_starved;
     bool        owe_ask, owe_early;     /* an ask; perhaps an early grant of some posted receive */
     bool        owe_over;               /* an answer to an ask */
@@ -2205,6 +2206,8 @@ struct gci_p2p {
     bool        may_recall;             /* something of them may come back */
     int         starving, probes;       /* peers that are; probes that wait */
     int         asking;                 /* receives of collectives */
+    bool        untold;                 /* some peer is to be looked at whether it is quiet, ... */
+    int64_t     quiet_at;               /* ... not before */
     bool        short_of_memory;        /* some envelope waits for memory to go again */
     int64_t     memory_at;
     int64_t     ask_at;                 /* when to look which of them ask */
@@ -2246,6 +2249,7 @@ GCI void gci_owe(gci_p2p *, gc_message *, uint8_t what);
 GCI void gci_push(gci_p2p *, gci_pair *);                               /* there is something for the peer */
 GCI void gci_recall(gci_p2p *, gci_pair *, size_t keep);                /* of its window, what is more comes back */
 GCI void gci_lend_all(gci_p2p *);                                       /* somebody waits for a message that has not come */
+GCI bool gci_credit_look(gci_p2p *, gci_pair *);        /* now and then; true: once more */
 
 /* ---- peers.c: peers that come and go --------------------------------------------------------------------------------- */
 

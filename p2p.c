@@ -41,8 +41,9 @@
 enum {
     COPY_MAX = 1024,                    /* bytes of payload copied even within a host: cheaper than waiting for the socket */
     WINDOW_FAR = 512 << 10,             /* bytes lent to a peer at another site from the first: its answers take long */
-    FAR_PEERS = 32,                     /* if the pool has that for so many; */
-    FAR_PARTS = 8,                      /* it is told when one of so many parts of them has come back */
+    FAR_PEERS = 32,                     /* if the pool has that for so many */
+    FAR_PARTS = 8,                      /* one of so many parts of its credit that has come back is told when it is quiet, */
+    FAR_LOOKS = 2,                      /* ... seen so often */
     WINDOW_NEAR = 256 << 10,            /* on demand to one at this site, at most, */
     WINDOW_LAST = 4 << 20,              /* and to others */
     KIB = 1024,
@@ -202,7 +203,8 @@ static size_t window_of(const gci_pair *p)
 }
 
 /* Is it worth a packet of its own to tell the peer what it may send? When half of what it can have has come back, or
- * anything at all if it waits for it. Far away less than half: what a burst of messages does not find room for waits for a grant. */
+ * anything at all if it waits for it. Far away less than half at the end of a burst of messages: what the next one does not find
+ * room for waits for a grant. */
 static void credit_review(gci_p2p *p2p, gci_pair *p)
 {
     uint32_t more = p->expect + credit_of(p2p, p) - p->told_limit;
@@ -211,14 +213,32 @@ static void credit_review(gci_p2p *p2p, gci_pair *p)
         more = 0;
     if ((int64_t)more_bytes < 0)
         more_bytes = 0;
-    uint32_t half = (p2p->credits + p->lent) / 2;
-    bool due = more >= (half > 0 ? half : 1) || more_bytes >= p->share / (p->far_away ? FAR_PARTS : 2);
+    uint32_t all = p2p->credits + p->lent;
+    bool due = more >= (all > 1 ? all / 2 : 1) || more_bytes >= p->share / 2;
+    bool some = more >= (all + FAR_PARTS - 1) / FAR_PARTS || more_bytes >= p->share / FAR_PARTS;
     if (p->peer_starved && (more > 0 || more_bytes >= KIB))
         due = true;
     if (due && !p->owe_state && p->up) {
         p->owe_state = true;
         gci_push(p2p, p);
+    } else if (!due && some && p->far_away) {
+        p->untold = FAR_LOOKS;
+        if (!p2p->untold)
+            gci_overlay_tick_soon(p2p->world->overlay);
+        p2p->untold = true;
     }
+}
+
+/* The peer is told if it is quiet. Returns whether to look again. */
+GCI bool gci_credit_look(gci_p2p *p2p, gci_pair *p)
+{
+    if (p->untold == 0 || p->incoming)      /* the message that is coming calls for the next look */
+        return false;
+    if (--p->untold == 0 && p->up) {
+        p->owe_state = true;
+        gci_push(p2p, p);
+    }
+    return p->untold > 0;
 }
 
 /* What every packet tells the peer. soon: it takes the short route, so nothing of that needs to be told once more. */
@@ -238,6 +258,7 @@ static void stamp(gci_p2p *p2p, gci_pair *p, bool soon, gci_packet *packet)
         packet->flags |= GCI_FLAG_STARVED;
     }
     p->owe_state = false;
+    p->untold = 0;
     uint32_t limit = p->expect + packet->credit;
     uint64_t bytes = p->taken_bytes + (uint64_t)packet->window * KIB;
     if (p->peer_starved && ((int32_t)(limit - p->told_limit) > 0 || bytes > p->told_bytes)) {

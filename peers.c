@@ -22,6 +22,7 @@ enum {
     WINDOW_FIRST = 65536,               /* bytes lent to a peer at first, at most ... */
     WINDOW_LEAST = 4096                 /* ... and at least */
 };
+#define QUIET_PAUSE (1 * (int64_t)GCI_NS_PER_MS)    /* between two looks whether a peer is quiet */
 #define ASK_FIRST (100 * (int64_t)GCI_NS_PER_MS)    /* a collective receive asks its peer after this, at most twice this, ... */
 #define ASK_LAST  (10 * GCI_SECOND)                 /* ... doubling up to this */
 
@@ -426,13 +427,28 @@ static int64_t memory_due(gci_p2p *p2p, int64_t now)
     return p2p->memory_at;
 }
 
+/* Peers whose last burst of messages is over may be told what room there is again. */
+static int64_t credit_due(gci_p2p *p2p, int64_t now)
+{
+    if (!p2p->untold)
+        return GCI_FOREVER;
+    if (now < p2p->quiet_at)
+        return p2p->quiet_at;
+    p2p->untold = false;
+    for (int i = 0; i < p2p->world->ranks; i++)
+        if (p2p->pair[i] && gci_credit_look(p2p, p2p->pair[i]))
+            p2p->untold = true;
+    p2p->quiet_at = now + QUIET_PAUSE;
+    return p2p->untold ? p2p->quiet_at : GCI_FOREVER;
+}
+
 static int64_t on_tick(void *user, int64_t now)
 {
     gci_p2p *p2p = ((gci_world *)user)->p2p;
     gci_world *w = p2p->world;
     int64_t memory = memory_due(p2p, now), asks = asks_due(p2p, now), stall = w->stall ? w->stall_look(w, now) : GCI_FOREVER;
-    int64_t next = memory < asks ? memory : asks;
-    return next < stall ? next : stall;
+    int64_t credit = credit_due(p2p, now);
+    return gci_min64(gci_min64(memory, asks), gci_min64(credit, stall));
 }
 
 /* ---- life ----------------------------------------------------------------------------------------------------- */

@@ -229,6 +229,59 @@ static void test_alltoall(void **state)
         assert_in_range(m.took[turn], least, least * 105 / 100);
 }
 
+/* ---- one burst after another: once it is quiet the sender knows all its credit again ---- */
+
+typedef struct bursts { size_t bytes; int first, second; int64_t began, ended; } bursts;
+
+static int burst(gc_comm *world, uint8_t *buf, const bursts *b, int messages)
+{
+    enum { MOST = 64 };
+    gc_request *r[MOST];
+    for (int i = 0; i < messages; i++)
+        gct_ok(gc_isend(world, buf, b->bytes, TO, i, &r[i]));
+    gct_ok(gc_waitall(messages, r, NULL));
+    return 0;
+}
+
+static int two_bursts(gc_comm *world, int rank, int size, void *arg)
+{
+    bursts *b = arg;
+    uint8_t *buf = gct_buffer(BYTES);
+    int there;
+    (void)size;
+    if (rank != TO) {
+        if (burst(world, buf, b, b->first))
+            return 1;
+        sim_sleep(sim_current(), 2 * GCI_SECOND);
+        gct_ok(gc_iprobe(world, TO, 0, &there, NULL));  /* takes in what was told */
+        b->began = now();
+        return burst(world, buf, b, b->second) || gct_buffer_free(buf);
+    }
+    for (int i = 0; i < b->first; i++)
+        gct_ok(gc_recv(world, buf, BYTES, 1, i, NULL));
+    for (int i = 0; i < b->second; i++)
+        gct_ok(gc_recv(world, buf, BYTES, 1, i, NULL));
+    b->ended = now();
+    return gct_buffer_free(buf);
+}
+
+/* Neither half of the credit nor half of the window is untold, but enough that the second burst would not find room. */
+static void test_bursts(void **state)
+{
+    bursts all[] = { { .bytes = 1, .first = 40, .second = 64 }, { .bytes = BYTES, .first = 5, .second = 8 } };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        gct_spec spec = distant();
+        spec.ranks = spec.sites = 2;
+        spec.wan_rate = 1000000;
+        assert_int_equal(0, gct_job(&spec, two_bursts, &all[i]));
+        int64_t took = all[i].ended - all[i].began;
+        print_message("%d messages of %zu bytes after %d: %.1f ms\n", all[i].second, all[i].bytes, all[i].first, (double)took / 1e6);
+        int64_t least = LATENCY + (int64_t)all[i].bytes * all[i].second * INT64_C(1000);
+        assert_in_range(took, least, least + LATENCY / 2);
+    }
+}
+
 /* ---- at random: bursts to one rank and another, late receives, pauses, connections that break ---- */
 
 enum { SOME = 24, BURSTS = 12, BURST = 100, LONGEST = 70000 };
@@ -346,6 +399,7 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_streams), cmocka_unit_test(test_crowd),
-                                        cmocka_unit_test(test_alltoall), cmocka_unit_test(test_random) };
+                                        cmocka_unit_test(test_alltoall), cmocka_unit_test(test_bursts),
+                                        cmocka_unit_test(test_random) };
     return cmocka_run_group_tests_name("windows", tests, NULL, NULL);
 }
