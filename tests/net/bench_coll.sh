@@ -14,7 +14,7 @@
 #     MODEL=hockney         64 KiB once more, as a model chooses that gcbench fits on the same bed (plogp, or none)
 #
 # A row is one operation. bound: the least time that the links allow, at RATE and 10 ms (with 1,500 bytes on the wire for
-# 1,448 of payload). warm: the median. crossed: bytes on the busiest link, or uplink, for one operation, as the bed counted
+# 1,448 of payload). bare: the median of what must cross, over one bare connection from site to site. warm: the median. crossed: bytes on the busiest link, or uplink, for one operation, as the bed counted
 # them, and beside it how many it must be. Times are ms. "void": packets were late on the bed because the machine was busy.
 # Ends with 0 unless something could not be measured.
 set -u
@@ -111,9 +111,9 @@ grid() { # operation, bytes, [times]
         "${in_turn[@]}" "$tools/bench_coll" "$work/board" "$1" "$2" "${3:-$TIMES}" >"$work/out" 2>>"$work/err" </dev/null
     numbers "$work/out"
 }
-bare() { # out|in|all|flow, [times]
+bare() { # out|in|all|flow, [times, [bytes from site to site]]
     rm -f "$work/board"
-    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} "$tools/coll_tcp" "$work/board" "$1" "${2:-$TIMES}" \
+    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} "$tools/coll_tcp" "$work/board" "$1" "${2:-$TIMES}" "${3:-1}" \
         >"$work/out" 2>>"$work/err" </dev/null
     numbers "$work/out"
 }
@@ -154,18 +154,17 @@ chosen=''
 for m in $MPI; do mpi_ready "${m%-*}" && chosen="$chosen $m"; done
 
 # ---- the bound ----
-bound() { # operation, bytes, pairs|uplinks: bytes that must cross the busiest link (0: none), ms
+bound() { # operation, bytes, pairs|uplinks: bytes that must cross the busiest link (0: none), ms, bytes from site to site
     awk -v op="${1%v}" -v m="$2" -v up="$([ "$3" = uplinks ] && echo 1 || echo 0)" -v s="$SITE_COUNT" -v n="$per_site" \
         -v rate="$RATE" 'BEGIN {
-        away = up ? s - 1 : 1           # other sites whose data share what is narrow
-        if (op == "barrier") x = 0
-        else if (op == "bcast" || op == "allreduce" || op == "scan" || op == "exscan") x = away * m
-        else if (op == "reduce") x = m
-        else if (op == "gather") x = n * m
-        else if (op == "alltoall") x = away * n * n * m
-        else x = away * n * m           # scatter, allgather, reduce_scatter
+        if (op == "barrier") flow = 0
+        else if (op == "bcast" || op == "allreduce" || op == "scan" || op == "exscan" || op == "reduce") flow = m
+        else if (op == "alltoall") flow = n * n * m
+        else flow = n * m               # gather, scatter, allgather, reduce_scatter
+        away = up && op != "reduce" && op != "gather" ? s - 1 : 1       # other sites whose data share what is narrow
+        x = away * flow
         before = op != "bcast" && op != "scatter"; after = op != "gather" && op != "reduce"
-        printf "%d %.3f\n", x, 10 + (before + after) * (n > 1) * 0.05 + (x + 48) * 1500 / 1448 / rate }'
+        printf "%d %.3f %d\n", x, 10 + (before + after) * (n > 1) * 0.05 + (x + 48) * 1500 / 1448 / rate, (flow > 0 ? flow : 1) }'
 }
 crossed() { # pairs|uplinks, operations: bytes on the busiest
     awk -v up="$([ "$1" = uplinks ] && echo 1 || echo 0)" -v n="$2" '
@@ -208,12 +207,13 @@ with_model() { # operation, bytes, the median without: a word like those of the 
 }
 bounded_row() { # name, operation, bytes, pairs|uplinks
     wanted "$1: $2" || return
-    local must least line cold warm low high n ops
-    read -r must least < <(bound "$2" "$3" "$4")
+    local must least flow tcp line cold warm low high n ops
+    read -r must least flow < <(bound "$2" "$3" "$4")
+    tcp=$(bare "$(class "$2")" "$TIMES" "$flow") || lost "$1: $2, bare sockets"
     line=$(grid "$2" "$3") || { lost "$1: $2"; return; }
     read -r cold warm low high n ops <<<"$line"
-    printf '%-48s %9.2f %9.2f %6s %9.2f..%-9.2f %9.2f %10d %10d %4s' "$1: $2" "$least" "$warm" "$(ratio "$warm" "$least")" \
-        "$low" "$high" "$cold" "$(crossed "$4" "$ops")" "$must" "$(void)"
+    printf '%-48s %9.2f %9.2f %9.2f %6s %9.2f..%-9.2f %9.2f %10d %10d %4s' "$1: $2" "$least" "$(cut -d' ' -f2 <<<"${tcp:-nan nan}")" \
+        "$warm" "$(ratio "$warm" "$least")" "$low" "$high" "$cold" "$(crossed "$4" "$ops")" "$must" "$(void)"
     with_model "$2" "$3" "$warm"
     others "$1" "$2" "$3" "$warm"
 }
@@ -262,7 +262,7 @@ between_sites() {
                     printf '%-48s %9s %9s %6s %9s %6s %9s\n' '(ms)' 'bare' '10 ms' 'ratio' '60 ms' 'slope' 'cold'
                     small_rows "$name" "$SITE_COUNT" "${s#*:}" $way
                 else
-                    printf '%-48s %9s %9s %6s %20s %9s %10s %10s\n' '(ms)' bound warm ratio 'least .. most' cold crossed must
+                    printf '%-48s %9s %9s %9s %6s %20s %9s %10s %10s\n' '(ms)' bound bare warm ratio 'least .. most' cold crossed must
                     bedded=''
                     for op in $OPERATIONS; do
                         wanted "$name: $op" || continue

@@ -1,17 +1,17 @@
-/* coll_tcp.c: the least that any collective of one byte has to do between the ranks of several sites, over bare sockets:
+/* coll_tcp.c: the least that any collective has to do between the ranks of several sites, over bare sockets:
  * what gridcomm's collectives are compared with.
  *
  * SPDX-License-Identifier: MIT
  *
- *     gcrun ... coll_tcp BOARD out|in|all|flow [TIMES]
+ *     gcrun ... coll_tcp BOARD out|in|all|flow [TIMES [BYTES]]
  *
- *     out    rank 0 sends a byte to the coordinator of each other site, and each coordinator to the ranks of its site
+ *     out    rank 0 sends BYTES (1) to the coordinator of each other site, and each coordinator a byte to the ranks of its site
  *     in     the same backwards
  *     all    the ranks of a site send to their coordinator, all coordinators to each other, and each to its ranks
  *     flow   64 MiB from rank 0 to the coordinator of the next site, and no further: what a link between two sites carries
  *
  * A site is what ranks with the same GRIDCOMM_CLUSTER form, its coordinator its lowest rank. Connections are made before; each
- * wait is a blocking recv(). Ranks find each other on the board (see board.h), by the address of their eth0.
+ * wait of one byte is a blocking recv(). Ranks find each other on the board (see board.h), by the address of their eth0.
  */
 #define _GNU_SOURCE
 #include "board.h"
@@ -20,9 +20,12 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 
-enum { ALARM_SECONDS = 300, BACKLOG = BOARD_RANKS, LOOK_US = 1000, FLOW_BYTES = 64 << 20 };
+enum { ALARM_SECONDS = 300, BACKLOG = BOARD_RANKS, LOOK_US = 1000, FLOW_BYTES = 64 << 20, PIECE = 1 << 16 };
 
 struct bare {
     struct board *board;
@@ -30,6 +33,7 @@ struct bare {
     int fd[BOARD_RANKS];                    /* of connected ranks, else -1 */
     int below[BOARD_RANKS], belows;         /* at a coordinator: the other ranks of its site */
     int beside[BOARD_RANKS], besides;       /* at a coordinator: the other coordinators */
+    size_t bytes;                           /* between two coordinators */
 };
 
 static int fail(const char *what)
@@ -64,14 +68,56 @@ static int take_all(const struct bare *b, const int *ranks, int n)
     return 0;
 }
 
+/* Moves what it can either way without waiting. */
+static int move(const struct bare *b, int peer, short ready, size_t *out, size_t *in)
+{
+    static char piece[PIECE];
+    if ((ready & POLLOUT) && *out > 0) {
+        const ssize_t n = send(b->fd[peer], piece, *out < PIECE ? *out : PIECE, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN) return fail("send");
+        if (n > 0) *out -= (size_t)n;
+    }
+    if ((ready & (POLLIN | POLLHUP | POLLERR)) && *in > 0) {
+        const ssize_t n = recv(b->fd[peer], piece, *in < PIECE ? *in : PIECE, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN)) return fail("recv");
+        if (n > 0) *in -= (size_t)n;
+    }
+    return 0;
+}
+
+/* BYTES to each, from each, or both at the same time. */
+static int exchange(const struct bare *b, const int *ranks, int n, bool sends, bool takes)
+{
+    size_t out[BOARD_RANKS], in[BOARD_RANKS];
+    if (b->bytes == 1) return (sends && put_all(b, ranks, n) != 0) || (takes && take_all(b, ranks, n) != 0) ? -1 : 0;
+    for (int i = 0; i < n; i++) {
+        out[i] = sends ? b->bytes : 0;
+        in[i] = takes ? b->bytes : 0;
+    }
+    for (;;) {
+        struct pollfd p[BOARD_RANKS];
+        int open = 0;
+        for (int i = 0; i < n; i++) {
+            p[i] = (struct pollfd){ .fd = out[i] + in[i] > 0 ? b->fd[ranks[i]] : -1,
+                                    .events = (short)((out[i] > 0 ? POLLOUT : 0) | (in[i] > 0 ? POLLIN : 0)) };
+            open += p[i].fd >= 0;
+        }
+        if (open == 0) return 0;
+        if (poll(p, (nfds_t)n, -1) < 0) return fail("poll");
+        for (int i = 0; i < n; i++)
+            if (p[i].fd >= 0 && move(b, ranks[i], p[i].revents, &out[i], &in[i]) != 0) return -1;
+    }
+}
+
 /* ---- the operations ---- */
 
 static int out(void *user)
 {
     const struct bare *b = user;
     if (b->above != b->rank) return take(b, b->above);
-    if (b->rank != 0 && take(b, 0) != 0) return -1;
-    if (b->rank == 0 && put_all(b, b->beside, b->besides) != 0) return -1;
+    const int root = 0;
+    if (b->rank != root && exchange(b, &root, 1, false, true) != 0) return -1;
+    if (b->rank == root && exchange(b, b->beside, b->besides, true, false) != 0) return -1;
     return put_all(b, b->below, b->belows);
 }
 
@@ -80,15 +126,16 @@ static int in(void *user)
     const struct bare *b = user;
     if (b->above != b->rank) return put(b, b->above);
     if (take_all(b, b->below, b->belows) != 0) return -1;
-    return b->rank != 0 ? put(b, 0) : take_all(b, b->beside, b->besides);
+    const int root = 0;
+    return b->rank != root ? exchange(b, &root, 1, true, false) : exchange(b, b->beside, b->besides, false, true);
 }
 
 static int all(void *user)
 {
     const struct bare *b = user;
     if (b->above != b->rank) return put(b, b->above) != 0 || take(b, b->above) != 0 ? -1 : 0;
-    if (take_all(b, b->below, b->belows) != 0 || put_all(b, b->beside, b->besides) != 0) return -1;
-    return take_all(b, b->beside, b->besides) != 0 || put_all(b, b->below, b->belows) != 0 ? -1 : 0;
+    if (take_all(b, b->below, b->belows) != 0 || exchange(b, b->beside, b->besides, true, true) != 0) return -1;
+    return put_all(b, b->below, b->belows);
 }
 
 static int next_site(const struct bare *b)      /* its coordinator */
@@ -205,8 +252,9 @@ int main(int argc, char **argv)
         if (strcmp(operations[i].name, argv[2]) == 0) operation = operations[i].run;
     b.rank = rank ? atoi(rank) : 0;
     b.size = size ? atoi(size) : 0;
-    if (argc > 4 || !operation || b.rank < 0 || b.rank >= b.size || b.size > BOARD_RANKS) {
-        fprintf(stderr, "usage: gcrun ... coll_tcp BOARD out|in|all|flow [TIMES]\n");
+    b.bytes = argc > 4 ? strtoul(argv[4], NULL, 10) : 1;
+    if (argc > 5 || b.bytes == 0 || !operation || b.rank < 0 || b.rank >= b.size || b.size > BOARD_RANKS) {
+        fprintf(stderr, "usage: gcrun ... coll_tcp BOARD out|in|all|flow [TIMES [BYTES]]\n");
         return 2;
     }
     if ((b.board = board_open(argv[1])) == NULL) return 1;
