@@ -2249,7 +2249,6 @@ GCI void gci_owe(gci_p2p *, gc_message *, uint8_t what);
 GCI void gci_push(gci_p2p *, gci_pair *);                               /* there is something for the peer */
 GCI void gci_recall(gci_p2p *, gci_pair *, size_t keep);                /* of its window, what is more comes back */
 GCI void gci_lend_all(gci_p2p *);                                       /* somebody waits for a message that has not come */
-GCI bool gci_credit_look(gci_p2p *, gci_pair *);        /* now and then; true: once more */
 
 /* ---- peers.c: peers that come and go --------------------------------------------------------------------------------- */
 

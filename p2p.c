@@ -229,18 +229,6 @@ static void credit_review(gci_p2p *p2p, gci_pair *p)
     }
 }
 
-/* The peer is told if it is quiet. Returns whether to look again. */
-GCI bool gci_credit_look(gci_p2p *p2p, gci_pair *p)
-{
-    if (p->untold == 0 || p->incoming)      /* the message that is coming calls for the next look */
-        return false;
-    if (--p->untold == 0 && p->up) {
-        p->owe_state = true;
-        gci_push(p2p, p);
-    }
-    return p->untold > 0;
-}
-
 /* What every packet tells the peer. soon: it takes the short route, so nothing of that needs to be told once more. */
 static void stamp(gci_p2p *p2p, gci_pair *p, bool soon, gci_packet *packet)
 {

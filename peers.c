@@ -427,6 +427,18 @@ static int64_t memory_due(gci_p2p *p2p, int64_t now)
     return p2p->memory_at;
 }
 
+/* The peer is told if it is quiet. Returns whether to look again. */
+static bool credit_look(gci_p2p *p2p, gci_pair *p)
+{
+    if (p->untold == 0 || p->incoming)      /* the message that is coming calls for the next look */
+        return false;
+    if (--p->untold == 0 && p->up) {
+        p->owe_state = true;
+        gci_push(p2p, p);
+    }
+    return p->untold > 0;
+}
+
 /* Peers whose last burst of messages is over may be told what room there is again. */
 static int64_t credit_due(gci_p2p *p2p, int64_t now)
 {
@@ -436,7 +448,7 @@ static int64_t credit_due(gci_p2p *p2p, int64_t now)
         return p2p->quiet_at;
     p2p->untold = false;
     for (int i = 0; i < p2p->world->ranks; i++)
-        if (p2p->pair[i] && gci_credit_look(p2p, p2p->pair[i]))
+        if (p2p->pair[i] && credit_look(p2p, p2p->pair[i]))
             p2p->untold = true;
     p2p->quiet_at = now + QUIET_PAUSE;
     return p2p->untold ? p2p->quiet_at : GCI_FOREVER;

@@ -14,8 +14,8 @@
 #     MODEL=hockney         64 KiB once more, as a model chooses that gcbench fits on the same bed (plogp, or none)
 #
 # A row is one operation. bound: the least time that the links allow, at RATE and 10 ms (with 1,500 bytes on the wire for
-# 1,448 of payload). bare: the median of what must cross, over one bare connection from site to site. warm: the median. crossed: bytes on the busiest link, or uplink, for one operation, as the bed counted
-# them, and beside it how many it must be. Times are ms. "void": packets were late on the bed because the machine was busy.
+# 1,448 of payload). bare: the median of what must cross, over one bare connection from site to site. warm: the median.
+# crossed: bytes on the busiest link, or uplink, for one operation, as the bed counted them, and beside it how many it must be. Times are ms. "void": packets were late on the bed because the machine was busy.
 # Ends with 0 unless something could not be measured.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

@@ -72,7 +72,7 @@ static int take_all(const struct bare *b, const int *ranks, int n)
 static int move(const struct bare *b, int peer, short ready, size_t *out, size_t *in)
 {
     static char piece[PIECE];
-    if ((ready & POLLOUT) && *out > 0) {
+    if (ready & POLLOUT) {
         const ssize_t n = send(b->fd[peer], piece, *out < PIECE ? *out : PIECE, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN) return fail("send");
         if (n > 0) *out -= (size_t)n;
