@@ -27,8 +27,9 @@
  * waits in vain, and fails. No state is kept for it, and no order of packets is relied on.
  *
  * An uneven call between clusters has two runs under its one number, the second in place of the first when that has ended here:
- * ranks of a cluster tell each other sizes, and then its own schedule is built (coll_later). Between two ranks all messages of
- * the first come before those of the second, so they match as those of one schedule would, wherever the others are.
+ * ranks of a cluster tell each other sizes, and short blocks, and then its own schedule is built (coll_later). Between two ranks
+ * all messages of the first come before those of the second, so they match as those of one schedule would, wherever the others
+ * are.
  *
  * All state is guarded by the world's monitor. User-defined operations are called inside it: of gc_ they may call gc_abort alone.
  *
@@ -68,8 +69,8 @@ typedef struct coll_plan {
 
 typedef struct coll_run coll_run;
 
-/* An uneven call that begins with an alltoall in each cluster, of sizes (gci_wide_ask): what it goes on with, under the same
- * number. The lists of sizes and offsets are its own: the caller's need not live on. */
+/* An uneven call that begins with an alltoall in each cluster, of sizes and short blocks (gci_wide_ask): what it goes on with,
+ * under the same number. The lists of sizes and offsets are its own: the caller's need not live on. */
 typedef struct coll_later {
     gci_coll_args   args;
     gci_algo_choice choice;
@@ -434,10 +435,14 @@ static coll_later *coll_later_new(gci_env *env, const gci_coll_args *args, const
     later->args = *args;
     later->choice = *choice;
     coll_copy_lists(&later->args.call, later->list);
-    if (gci_wide_ask(env, &args->call, &later->ask) == GC_OK)
-        return later;
-    coll_later_free(env, later);
-    return NULL;
+    if (gci_wide_ask(env, &args->call, &later->ask) < 0) {
+        coll_later_free(env, later);
+        return NULL;
+    }
+    const gci_ask *ask = later->ask;
+    for (int i = 0; i < ask->rides; i++)
+        memcpy(ask->told + ask->ride[i].told_at, (const uint8_t *)args->send + ask->ride[i].send_at, ask->ride[i].bytes);
+    return later;
 }
 
 /* How many messages the same way the asking had. */
@@ -639,7 +644,8 @@ static void coll_step_ended(coll_run *run, int32_t i)
 
 static unsigned char *coll_place(const coll_run *run, uint8_t buf, size_t at)
 {
-    const unsigned char *base = buf == GCI_BUF_SEND ? run->args.send : buf == GCI_BUF_RECV ? run->args.recv : run->temp;
+    const unsigned char *base = buf == GCI_BUF_SEND ? run->args.send : buf == GCI_BUF_RECV ? run->args.recv :
+                                buf == GCI_BUF_HEARD ? run->later->ask->heard : run->temp;
     return base ? (unsigned char *)(uintptr_t)base + at : NULL;
 }
 
@@ -753,15 +759,16 @@ static void coll_do(coll_run *run, int32_t i)
     coll_step_ended(run, i);
 }
 
-/* What the neighbours know of sizes has come: the same collective goes on with its own schedule, in place of this run. */
+/* What the neighbours have told of sizes has come: the same collective goes on with its own schedule, in place of this run. */
 static int coll_go_on(coll_run *run, coll_run **out)
 {
     gc_comm *comm = run->comm;
     coll_later *later = run->later;
     coll_plan *plan = NULL;
     coll_run *next = NULL;
-    later->args.call.heard = later->ask->heard;
-    later->args.call.heard_bytes = later->ask->heard_bytes;
+    gci_wide_hear(later->ask);
+    later->args.call.heard = later->ask->sizes;
+    later->args.call.heard_bytes = later->ask->sizes_bytes;
     int err = coll_plan_get(comm, &later->choice, &later->args.call, &plan);
     if (err < 0)
         return err;

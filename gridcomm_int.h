@@ -489,7 +489,8 @@ GCI int gci_model_write(gci_env *, const gc_model *, char **text, size_t *bytes)
 /* A schedule is what one rank does in one collective: steps, and which waits for which. It has no pointers and no
  * communicator, is never changed once built, and is run by coll.c, priced by the models and checked by the tests. */
 enum gci_step_kind { GCI_STEP_SEND, GCI_STEP_RECV, GCI_STEP_REDUCE, GCI_STEP_COPY };
-enum gci_buffer { GCI_BUF_SEND, GCI_BUF_RECV, GCI_BUF_TEMP };   /* the user's two buffers and the schedule's scratch */
+/* The user's two buffers, the schedule's scratch, and what others have told before (gci_ask). */
+enum gci_buffer { GCI_BUF_SEND, GCI_BUF_RECV, GCI_BUF_TEMP, GCI_BUF_HEARD, GCI_BUFFERS };
 
 typedef struct gci_step {
     uint8_t kind;
@@ -536,7 +537,7 @@ typedef struct gci_call {
     const gci_clusters *clusters;       /* NULL: all in one */
     const gc_tree   *tree;      /* of gc_tree_*: the given one; NULL: the algorithm's own */
     const gc_model  *model;     /* that trees may be made for, alike at all ranks; NULL: none */
-    const uint8_t   *heard;     /* uneven: what others of the cluster have told (gci_ask); NULL: nothing */
+    const uint8_t   *heard;     /* uneven: sizes that others of the cluster have told (gci_ask); NULL: none */
     size_t heard_bytes;
     struct gci_tree_seen *seen; /* calls that differ by their rank alone share it; NULL: this one has its own */
 } gci_call;
@@ -769,8 +770,9 @@ typedef struct gci_wide {
     int32_t             may_write;          /* the step after which the receive buffer may be written */
     gci_blocks          blocks;             /* of reduce_scatter and allgather, with their offsets */
     size_t             *offset;
-    gci_blocks          bundled;            /* scatter, gather: what goes in bundles */
-    size_t             *lists;              /* [2 * ranks] of it */
+    gci_blocks          bundled;            /* scatter, gather: what goes in bundles; */
+    gci_blocks          waited_for;         /* of a gather, what of that has not ridden with the sizes; not set at the root */
+    size_t             *lists;              /* [3 * ranks] of both */
     int32_t            *queue;              /* [2 * ranks] see places_queue: of sends, and of receives */
     struct { int32_t a, b, both; } joined;  /* the last ones */
 } gci_wide;
@@ -818,11 +820,32 @@ GCI int32_t gci_wide_sign(gci_wide *, int32_t step, uint32_t sizes);
 /* Blocks of more than `above` bytes each, from rank to rank: those from and to other clusters, or those `here`. */
 GCI void gci_wide_direct(gci_wide *, size_t above, bool here);
 
-/* wide_alltoall.c. How many bytes one member tells another one, or itself, about clusters below `end`, and what. */
+/* Before an uneven scatter, gather or alltoall between clusters, whose sizes not all know, the ranks of each cluster tell each
+ * other some: by the alltoall `call` of what is in `told`. Short blocks ride with that, so that who bundles them has them at once.
+ * After it `sizes` is for the real call, and `heard` its GCI_BUF_HEARD. One block, for gci_free. */
+typedef struct gci_ride { size_t told_at, send_at, bytes; } gci_ride;   /* bytes of the send buffer (in place: of the one there
+                                                                           is) that are to be copied into `told` first */
+typedef struct gci_ask {
+    gci_call  call;
+    gci_ride *ride;
+    int       rides;
+    uint8_t  *told, *heard, *sizes;
+    size_t    heard_bytes, sizes_bytes;
+    size_t    word_bytes, word_sizes;       /* of what one member has told this rank: all; sizes, which come first */
+} gci_ask;
+GCI bool   gci_wide_asks(const gci_call *);     /* alike at all ranks */
+GCI int    gci_wide_ask(gci_env *, const gci_call *, gci_ask **);       /* GC_ERR_NOMEM */
+GCI void   gci_wide_hear(gci_ask *);            /* all has been told: makes `sizes` */
+GCI size_t gci_wide_ride_bytes(const gci_wide *);       /* that may ride with what one member tells about one cluster */
+GCI void   gci_wide_board(gci_ask *, size_t told_at, size_t send_at, size_t bytes);
+
+/* wide_alltoall.c. How many bytes one member tells another one, or itself, about clusters below `end`: sizes, and room for what
+ * rides; and what, `at` in ask->told. */
 GCI void   gci_wide_alltoall(gci_wide *);
 GCI bool   gci_alltoall_asks(const gci_wide *);                         /* must sizes be told, if they are uneven? */
 GCI size_t gci_alltoall_told(const gci_wide *, int to, int end);
-GCI void   gci_alltoall_tell(const gci_wide *, int to, uint8_t *told);
+GCI size_t gci_alltoall_rides(const gci_wide *, int to, int end);
+GCI void   gci_alltoall_tell(const gci_wide *, int to, gci_ask *, size_t at);
 
 /* ---- treecoll.c, exchange.c, circulant.c, wide_reduce.c, wide.c: the algorithms (pure) -------------------------- */
 
@@ -840,12 +863,6 @@ enum { GCI_CIRCULANT_ROUNDS_MAX = 31 };
 GCI int  gci_circulant_blocks(int ranks, int rank, int32_t block[GCI_CIRCULANT_ROUNDS_MAX]);
 GCI void gci_wide_reduce(gci_wide *);           /* wide_reduce.c: reductions between clusters, and the barrier */
 GCI void gci_wide_algo(gci_builder *);          /* wide.c: between clusters */
-
-/* Before an uneven scatter, gather or alltoall between clusters, whose sizes not all know, the ranks of each cluster tell each
- * other some: by the alltoall `call` of what is in `told`, after which `heard` is for the real call. One block, for gci_free. */
-typedef struct gci_ask { gci_call call; uint8_t *told, *heard; size_t heard_bytes; } gci_ask;
-GCI bool gci_wide_asks(const gci_call *);       /* alike at all ranks */
-GCI int  gci_wide_ask(gci_env *, const gci_call *, gci_ask **);     /* GC_ERR_NOMEM */
 
 /* ---- site.c: which hosts are at one site (pure) ------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
  *   before one that stands ahead of it in the list: it waits for all that the other waits for. No algorithm has a cycle of
  *   ranks in which each sends only after it received, so even sends that wait for their receiver end.
  * - Only `in_place`, which is a rank's own affair, may differ between ranks; it changes copies and buffers, never messages.
- * - GCI_BUF_SEND is never written. Calls that carry data, but none at all, have no steps.
+ * - GCI_BUF_SEND and GCI_BUF_HEARD are never written. Calls that carry data, but none at all, have no steps.
  * - Reductions meet in an order fixed by the call, never by arrival. Operands that need not commute meet in rank order;
  *   those that need not associate are evaluated from rank 0 up, one by one.
  *

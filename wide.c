@@ -28,7 +28,10 @@
 enum { WIDE_BUNDLE = 4096,
        WIDE_RELAY = 64 << 10,           /* of one that goes over the coordinator: as many connections out of one uplink as there
                                            are ranks would take each other's packets (see wide_alltoall.c, rows); */
-       WIDE_AHEAD = 512 << 10 };        /* of such blocks that it holds, beside one or two more */
+       WIDE_AHEAD = 512 << 10,          /* of such blocks that it holds, beside one or two more */
+       WIDE_OWN_BYTES = 8,              /* of what a member tells of its size; */
+       WIDE_RIDE = 256,                 /* of blocks for one cluster that ride with what it tells, at most, */
+       WIDE_RIDES = 4 << 10 };          /* and of those of all members: as much as a NIC takes within a local latency */
 
 /* ---- bcast, scatter and gather -------------------------------------------------------------------------------------- */
 
@@ -148,33 +151,46 @@ static void wide_scatter(gci_wide *w)
         gci_emit_copy(w->b, wide_result, gci_spot_at(stage, gci_wide_whole(w, blocks, n.first, w->place).bytes), own, came);
 }
 
+/* Where a block lies that has ridden with its size. */
+static gci_spot wide_rode(const gci_wide *w, int place)
+{
+    size_t word = WIDE_OWN_BYTES + gci_wide_ride_bytes(w);
+    return (gci_spot){ GCI_BUF_HEARD, (size_t)(place - w->s->first[w->mine]) * word + WIDE_OWN_BYTES };
+}
+
+static void wide_gather_at_root(gci_wide *w)
+{
+    gci_local_node n = gci_wide_local(w, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
+    for (int k = 0; k < w->s->clusters; k++)
+        if (k != w->mine)
+            gci_wide_recv_blocks(w, gci_wide_coordinator(w, k), wide_result, &w->bundled,
+                                 gci_wide_whole(w, &w->bundled, w->s->first[k], w->s->first[k + 1]), GCI_NO_STEP);
+    for (int i = 0; i < n.children; i++)
+        gci_wide_recv_blocks(w, n.child[i].first, wide_result, &w->bundled,
+                             gci_wide_whole(w, &w->bundled, n.child[i].first, n.child[i].end), GCI_NO_STEP);
+}
+
 static void wide_gather(gci_wide *w)
 {
-    const gci_blocks *blocks = &w->bundled;
+    const gci_blocks *blocks = &w->bundled, *waited_for = &w->waited_for;
     gci_local_node n = gci_wide_local(w, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
-    bool root = w->place == w->root_place, leaf = n.end == n.first + 1;
-    size_t bytes = gci_wide_whole(w, blocks, n.first, n.end).bytes, own = gci_block_bytes(blocks, w->call->rank);
-    gci_spot stage = root ? wide_result : leaf ? w->b->input : gci_emit_slot(w->b, bytes);
-    for (int k = 0; k < w->s->clusters && root; k++)
-        if (k != w->mine)
-            gci_wide_recv_blocks(w, gci_wide_coordinator(w, k), stage, blocks,
-                             gci_wide_whole(w, blocks, w->s->first[k], w->s->first[k + 1]), GCI_NO_STEP);
+    size_t bytes = gci_wide_whole(w, blocks, n.first, n.end).bytes, block;
+    bool leaf = n.end == n.first + 1;
+    gci_spot stage = leaf ? w->b->input : gci_emit_slot(w->b, bytes);
     for (int i = 0; i < n.children; i++) {
-        int child = n.child[i].first, end = n.child[i].end;
-        gci_wide_piece p = gci_wide_whole(w, blocks, child, end);
-        gci_spot at = gci_spot_at(stage, root ? 0 : gci_wide_whole(w, blocks, n.first, child).bytes);
-        if (root)
-            gci_wide_recv_blocks(w, child, stage, blocks, p, GCI_NO_STEP);
-        else if (p.bytes > 0)
-            gci_emit_pend(w->b, gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, child), at, p.bytes, GCI_NO_STEP),
-                                          gci_wide_sizes(w, blocks, child, end)));
+        gci_wide_piece p = gci_wide_whole(w, waited_for, n.child[i].first, n.child[i].end);
+        gci_emit_pend(w->b, gci_wide_recv_blocks(w, p.first, stage, waited_for, p, GCI_NO_STEP));
     }
-    if (!root && !leaf && own > 0)
-        gci_emit_pend(w->b, gci_emit_copy(w->b, gci_spot_at(stage, gci_wide_whole(w, blocks, n.first, w->place).bytes), w->b->input,
-                                          own, GCI_NO_STEP));
-    if (!root && bytes > 0)
+    for (int place = n.first; place < n.end && !leaf; place++) {
+        int rank = gci_wide_rank(w, place);
+        bool own = place == w->place, rode = gci_block_bytes(waited_for, rank) == 0;
+        if ((block = gci_block_bytes(blocks, rank)) > 0 && (own || rode))
+            gci_emit_pend(w->b, gci_emit_copy(w->b, gci_spot_at(stage, gci_block_at(blocks, rank)),
+                                              own ? w->b->input : wide_rode(w, place), block, GCI_NO_STEP));
+    }
+    if (bytes > 0)
         gci_wide_sign(w, gci_wide_send(w, n.parent < 0 ? w->call->root : gci_wide_rank(w, n.parent), stage, bytes,
-                                   gci_emit_join(w->b)), gci_wide_sizes(w, blocks, n.first, n.end));
+                                       gci_emit_join(w->b)), gci_wide_sizes(w, blocks, n.first, n.end));
 }
 
 /* ---- uneven blocks --------------------------------------------------------------------------------------------------- */
@@ -184,18 +200,51 @@ static void wide_gather(gci_wide *w)
  *     scatter, gather    those above them in the tree, unless it is the root:  own block     8 bytes
  *     alltoall           see wide_alltoall.c
  *
- * Nobody waits for an answer. It travels while bundles come from far, or just ahead of the blocks that are to be bundled, so it
- * costs a local latency only to those who must hear before they send: tops of an alltoall. Sizes that do not agree between two
- * ranks are seen where their bundle gets another length, or bears another hash of its sizes (gci_step.sizes). */
-enum { WIDE_OWN_BYTES = 8 };
+ * Nobody waits for an answer. It travels while bundles come from far, or just ahead of the blocks that are to be bundled. Those
+ * of a few bytes ride with it: then it is itself the message to who makes the bundle, a top of an alltoall or the coordinator of
+ * a gather, who so waits for no second one. Who is told does not know how much rides before it reads the sizes, so the room for
+ * that is always sent: of scatters, and of gathers in the root's cluster, there is none. Sizes that do not agree between two ranks are seen where their bundle gets another length, or bears
+ * another hash of its sizes (gci_step.sizes). */
 
-/* How many bytes one member tells another one, or itself. */
-static size_t wide_told(gci_wide *w, int from, int to)
+GCI size_t gci_wide_ride_bytes(const gci_wide *w)
+{
+    return gci_min(WIDE_RIDE, WIDE_RIDES / (size_t)gci_wide_size(w, w->mine));
+}
+
+/* Do blocks of a gather ride to the coordinator of this cluster? */
+static bool wide_lets_ride(const gci_wide *w)
+{
+    return w->call->coll == GCI_GATHER && w->mine != w->s->of[w->call->root];
+}
+
+/* What one member is told by each of those from `first` up to `end`: bytes of sizes, and of room for what rides. */
+typedef struct wide_word { int first, end; size_t sizes, room; } wide_word;
+
+static wide_word wide_word_for(gci_wide *w, int to)
 {
     if (w->call->coll == GCI_ALLTOALL)
-        return gci_alltoall_told(w, to, w->s->clusters);
+        return (wide_word){ w->s->first[w->mine], w->s->first[w->mine + 1], gci_alltoall_told(w, to, w->s->clusters),
+                            gci_alltoall_rides(w, to, w->s->clusters) };
     gci_local_node n = gci_wide_local_at(w, to, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
-    return to != w->root_place && n.children > 0 && from >= n.first && from < n.end ? WIDE_OWN_BYTES : 0;
+    if (to == w->root_place || n.children == 0)
+        return (wide_word){ to, to, 0, 0 };
+    return (wide_word){ n.first, n.end, WIDE_OWN_BYTES, n.parent < 0 && wide_lets_ride(w) ? gci_wide_ride_bytes(w) : 0 };
+}
+
+/* Is that one told anything by this rank? */
+static bool wide_tells(gci_wide *w, int to)
+{
+    int above = w->place, coordinator = gci_wide_coordinator(w, w->mine);
+    while (w->call->coll != GCI_ALLTOALL && above >= 0 && above != to)
+        above = gci_wide_local_at(w, above, coordinator, GCI_WIDE_BLOCKS).parent;
+    return above >= 0;
+}
+
+/* Has a block of a gather come to the coordinator of its cluster with what was told of its size? */
+static bool wide_has_ridden(const gci_wide *w, int place, size_t block)
+{
+    bool rides = w->call->heard && wide_lets_ride(w);
+    return rides && place != gci_wide_coordinator(w, w->mine) && block > 0 && block <= gci_wide_ride_bytes(w);
 }
 
 /* The blocks that are bundled, at the root, whose call lists them. */
@@ -220,29 +269,37 @@ static size_t wide_heard(const gci_wide *w, int first, int place)
     return gci_get_size(w->call->heard + (size_t)(place - first) * WIDE_OWN_BYTES);
 }
 
-/* The same at a rank that has but one block: as it has heard of what it is to pass on. */
+/* The same at a rank that has but one block: as it has heard of what it is to pass on, one after another. What has ridden is at
+ * the coordinator, and passes nobody on its way there. */
 static void wide_bundle_heard(gci_wide *w)
 {
     gci_local_node n = gci_wide_local(w, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
+    size_t *bytes = w->lists, *at = bytes + w->call->ranks, *waited_for = at + w->call->ranks, packed = 0;
     for (int place = n.first; place < n.end; place++) {
         size_t block = wide_heard(w, n.first, place);
-        w->lists[gci_wide_rank(w, place)] = block <= WIDE_BUNDLE ? block : 0;
+        int rank = gci_wide_rank(w, place);
+        bool rode = wide_has_ridden(w, place, block);
+        bytes[rank] = block <= WIDE_BUNDLE && (!rode || n.parent < 0) ? block : 0;
+        waited_for[rank] = rode ? 0 : bytes[rank];
+        at[rank] = packed;
+        packed += bytes[rank];
     }
-    w->bundled = (gci_blocks){ .bytes = w->lists };
+    w->bundled = (gci_blocks){ .bytes = bytes, .at = at };
+    w->waited_for = (gci_blocks){ .bytes = waited_for, .at = at };
 }
 
-/* Sets w->bundled. */
+/* Sets w->bundled, and, at others than the root, w->waited_for. */
 static void wide_bundle(gci_wide *w)
 {
     const gci_call *call = w->call;
     w->bundled = (gci_blocks){ .each = call->own };
-    w->lists = gci_alloc(w->b->env, 2 * (size_t)call->ranks * sizeof *w->lists);
+    w->lists = gci_alloc(w->b->env, 3 * (size_t)call->ranks * sizeof *w->lists);
     if (!w->lists)
         w->b->error = GC_ERR_NOMEM;
-    else if (!call->even && w->place == w->root_place)
-        wide_bundle_own(w, call->coll == GCI_GATHER);
-    else if (!call->even)
+    else if (w->place != w->root_place)
         wide_bundle_heard(w);
+    else if (!call->even)
+        wide_bundle_own(w, call->coll == GCI_GATHER);
 }
 
 /* ---- scatter over coordinators --------------------------------------------------------------------------------------- */
@@ -422,7 +479,9 @@ static void wide_personal(gci_wide *w)
         wide_relay(w);
     gci_wide_direct(w, scatters && told ? WIDE_RELAY : bundled, false);
     gci_wide_direct(w, bundled, true);
-    if (!scatters && bundled > 0)
+    if (!scatters && bundled > 0 && w->place == w->root_place)
+        wide_gather_at_root(w);
+    else if (!scatters && bundled > 0)
         wide_gather(w);
 }
 
@@ -435,48 +494,85 @@ GCI bool gci_wide_asks(const gci_call *call)
     return call->clusters->longest > 1 && (call->coll != GCI_ALLTOALL || gci_alltoall_asks(&w));
 }
 
-/* What this rank tells one other member. */
-static void wide_write(const gci_wide *w, int to, uint8_t *told)
+/* Some of what this rank brings in is to be put into what it tells. */
+GCI void gci_wide_board(gci_ask *ask, size_t told_at, size_t send_at, size_t bytes)
 {
-    if (w->call->coll == GCI_ALLTOALL)
-        gci_alltoall_tell(w, to, told);
-    else
-        gci_put64(told, w->call->own);
+    if (bytes > 0)
+        ask->ride[ask->rides++] = (gci_ride){ told_at, send_at, bytes };
+}
+
+/* What this rank tells one other member. */
+static void wide_tell(const gci_wide *w, int to, const wide_word *word, gci_ask *ask, size_t at)
+{
+    size_t own = w->call->own;
+    if (w->call->coll == GCI_ALLTOALL) {
+        gci_alltoall_tell(w, to, ask, at);
+        return;
+    }
+    gci_put64(ask->told + at, own);
+    if (to != w->place && own <= word->room)
+        gci_wide_board(ask, at + WIDE_OWN_BYTES, 0, own);
+}
+
+/* With room for all that is told and heard. NULL: no memory. */
+static gci_ask *wide_ask_new(gci_wide *w, const wide_word *mine, size_t told)
+{
+    size_t ranks = (size_t)w->call->ranks, members = (size_t)(mine->end - mine->first);
+    size_t sizes = members * mine->sizes, heard = sizes + members * mine->room;
+    size_t lists = ranks * (4 * sizeof(size_t) + sizeof(gci_ride));
+    gci_ask *ask = w->hungry ? NULL : gci_alloc(w->env, sizeof *ask + lists + told + heard + sizes + 1);
+    if (!ask)
+        return NULL;
+    ask->ride = (gci_ride *)(void *)((size_t *)(void *)(ask + 1) + 4 * ranks);
+    ask->told = (uint8_t *)(ask->ride + ranks);
+    ask->heard = ask->told + told;
+    ask->sizes = ask->heard + heard;
+    ask->heard_bytes = heard;
+    ask->sizes_bytes = sizes;
+    ask->word_bytes = mine->sizes + mine->room;
+    ask->word_sizes = mine->sizes;
+    return ask;
 }
 
 /* NULL: no memory. */
 static gci_ask *wide_ask(gci_wide *w)
 {
     const gci_call *call = w->call;
-    size_t ranks = (size_t)call->ranks, told = WIDE_OWN_BYTES, heard = 0;
+    wide_word mine = wide_word_for(w, w->place), word;
     int first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
-    for (int place = first; place < end; place++) {
-        told += wide_told(w, w->place, place);
-        heard += wide_told(w, place, w->place);
-    }
-    gci_ask *ask = w->hungry ? NULL : gci_alloc(w->env, sizeof *ask + 4 * ranks * sizeof(size_t) + told + heard);
+    size_t ranks = (size_t)call->ranks, told = 0, heard = 0;
+    for (int place = first; place < end; place++)
+        if (wide_tells(w, place)) {
+            word = wide_word_for(w, place);
+            told += word.sizes + word.room;
+        }
+    gci_ask *ask = wide_ask_new(w, &mine, told);
     if (!ask)
         return NULL;
     size_t *list = (size_t *)(void *)(ask + 1);
-    ask->told = (uint8_t *)(list + 4 * ranks);
-    ask->heard = ask->told + told;
-    ask->heard_bytes = heard;
     ask->call = (gci_call){ .coll = GCI_ALLTOALL, .rank = call->rank, .ranks = call->ranks, .elem_bytes = 1, .commutative = true,
                             .associative = true, .clusters = call->clusters, .send = { .bytes = list, .at = list + ranks },
                             .recv = { .bytes = list + 2 * ranks, .at = list + 3 * ranks } };
-    told = heard = 0;
+    told = 0;
     for (int place = first; place < end; place++) {
         size_t rank = (size_t)gci_wide_rank(w, place);
-        list[rank] = wide_told(w, w->place, place);
-        list[2 * ranks + rank] = wide_told(w, place, w->place);
+        word = wide_tells(w, place) ? wide_word_for(w, place) : (wide_word){ 0 };
+        list[rank] = word.sizes + word.room;
         list[ranks + rank] = told;
+        list[2 * ranks + rank] = place >= mine.first && place < mine.end ? ask->word_bytes : 0;
         list[3 * ranks + rank] = heard;
         if (list[rank] > 0)
-            wide_write(w, place, ask->told + told);
+            wide_tell(w, place, &word, ask, told);
         told += list[rank];
         heard += list[2 * ranks + rank];
     }
     return ask;
+}
+
+GCI void gci_wide_hear(gci_ask *ask)
+{
+    for (size_t at = 0, from = 0; at < ask->sizes_bytes; at += ask->word_sizes, from += ask->word_bytes)
+        memcpy(ask->sizes + at, ask->heard + from, ask->word_sizes);
 }
 
 GCI int gci_wide_ask(gci_env *env, const gci_call *call, gci_ask **out)

@@ -25,6 +25,9 @@
  *     the top            sum of what it has for that in a bundle, and a hash of these sizes; if there are     8 bytes each
  *                        rows, the same of its row
  *     the taker          the size of the block from each rank there, 0 if that comes straight                 1, 2 or 4 bytes each
+ *
+ * and behind all these sizes the top gets, about each other cluster, what is for its bundle, if there is room for that: at most as
+ * much as can be in a bundle, and gci_wide_ride_bytes, always sent.
  */
 #include "gridcomm_int.h"
 
@@ -52,8 +55,9 @@ typedef struct alltoall {
     int             rows;                   /* of the largest cluster; 0: nothing goes in rows */
     gci_blocks      blocks[KINDS][2];       /* this rank's of a kind: that it sends, and receives; others are empty */
     size_t         *lists;                  /* of those blocks, and [ranks] to count with */
-    const uint8_t  *heard;                  /* about one cluster: the first member's word, */
-    size_t          heard_each, size_bytes; /* and how far from one's to the next one's; what a size takes in it */
+    const uint8_t  *heard;                  /* about one cluster: sizes of the first member, */
+    size_t          heard_each, size_bytes; /* and how far from one's to the next one's; what a size takes in them */
+    size_t          ride;                   /* bytes of a member's blocks for a cluster up to which they have ridden with that */
     alltoall_rows  *take;                   /* [clusters] */
 } alltoall;
 
@@ -151,17 +155,52 @@ static void alltoall_tell_sizes(const gci_wide *w, const size_t limit[KINDS], in
     }
 }
 
-GCI void gci_alltoall_tell(const gci_wide *w, int to, uint8_t *told)
+/* Room for blocks to cluster k, in what a member tells another one, or itself. */
+static size_t alltoall_rides_for(const gci_wide *w, int to, int k)
+{
+    if (k == w->mine || gci_wide_size(w, w->mine) == 1 || gci_wide_top(w, w->mine, k) != to)
+        return 0;
+    return gci_min(gci_wide_ride_bytes(w), alltoall_bundle_limit(w) * (size_t)gci_wide_size(w, k));
+}
+
+GCI size_t gci_alltoall_rides(const gci_wide *w, int to, int end)
+{
+    size_t bytes = 0;
+    for (int k = 0; k < end; k++)
+        bytes += alltoall_rides_for(w, to, k);
+    return bytes;
+}
+
+/* The blocks for cluster k, if they fit into `room`. */
+static void alltoall_board(const gci_wide *w, const size_t limit[KINDS], int k, gci_ask *ask, size_t at, size_t room)
+{
+    const gci_blocks *blocks = &w->call->send;
+    size_t sum = 0, bytes;
+    for (int place = w->s->first[k]; place < w->s->first[k + 1]; place++)
+        sum += alltoall_of_kind(limit, IN_BUNDLE, gci_block_bytes(blocks, gci_wide_rank(w, place)));
+    for (int place = w->s->first[k]; place < w->s->first[k + 1] && sum <= room; place++, at += bytes) {
+        int rank = gci_wide_rank(w, place);
+        bytes = alltoall_of_kind(limit, IN_BUNDLE, gci_block_bytes(blocks, rank));
+        gci_wide_board(ask, at, gci_block_at(blocks, rank), bytes);
+    }
+}
+
+GCI void gci_alltoall_tell(const gci_wide *w, int to, gci_ask *ask, size_t at)
 {
     size_t limit[KINDS], bytes;
     alltoall_limits(w, limit);
-    for (int k = 0; k < w->s->clusters; k++, told += bytes) {
+    for (int k = 0; k < w->s->clusters; k++, at += bytes) {
         bytes = alltoall_told_about(w, to, k);
         bool top = gci_wide_top(w, w->mine, k) == to;
         if (bytes > 0 && !top)
-            alltoall_tell_sizes(w, limit, k, told);
-        for (size_t at = 0; at < bytes && top; at += SUM_BYTES)
-            alltoall_tell_sum(w, limit, (int)(at / SUM_BYTES), k, told + at);
+            alltoall_tell_sizes(w, limit, k, ask->told + at);
+        for (size_t sum_at = 0; sum_at < bytes && top; sum_at += SUM_BYTES)
+            alltoall_tell_sum(w, limit, (int)(sum_at / SUM_BYTES), k, ask->told + at + sum_at);
+    }
+    for (int k = 0; k < w->s->clusters && to != w->place; k++, at += bytes) {
+        bytes = alltoall_rides_for(w, to, k);
+        if (bytes > 0)
+            alltoall_board(w, limit, k, ask, at, bytes);
     }
 }
 
@@ -227,6 +266,15 @@ static size_t alltoall_row(const alltoall *t, int kind, int i, int row, uint32_t
 
 /* ---- bundles -------------------------------------------------------------------------------------------------------- */
 
+/* What another member has for a bundle comes to its place there, or has ridden with its sizes. */
+static int32_t alltoall_take_in(alltoall *t, int place, gci_spot to, size_t bytes, uint32_t sizes, gci_spot rode)
+{
+    gci_wide *w = t->w;
+    if (bytes <= t->ride)
+        return gci_emit_copy(w->b, to, rode, bytes, GCI_NO_STEP);
+    return gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), to, bytes, GCI_NO_STEP), sizes);
+}
+
 /* What goes to cluster j: each member's blocks for it, one member after another. */
 static void alltoall_give_bundle(alltoall *t, int j)
 {
@@ -238,7 +286,8 @@ static void alltoall_give_bundle(alltoall *t, int j)
     size_t total = 0, at = 0, bytes;
     uint32_t sizes = 1, sizes_of;
     if (w->place != top) {
-        gci_wide_send_blocks(w, top, w->b->input, blocks, own, w->b->ready);
+        if (own.bytes > t->ride)
+            gci_wide_send_blocks(w, top, w->b->input, blocks, own, w->b->ready);
         return;
     }
     alltoall_listen(t, j);
@@ -246,15 +295,15 @@ static void alltoall_give_bundle(alltoall *t, int j)
         total += alltoall_sum(t, IN_BUNDLE, j, place, &sizes_of);
     if (total == 0)
         return;
-    gci_spot all = gci_emit_slot(w->b, total);
-    for (int place = first; place < end; place++, at += bytes) {
+    gci_spot all = gci_emit_slot(w->b, total), rode = { GCI_BUF_HEARD, t->heard_each + gci_alltoall_rides(w, w->place, j) };
+    size_t word = t->heard_each + gci_alltoall_rides(w, w->place, s->clusters);
+    for (int place = first; place < end; place++, at += bytes, rode.at += word) {
         gci_spot to = gci_spot_at(all, at);
         bytes = alltoall_sum(t, IN_BUNDLE, j, place, &sizes_of);
         sizes = gci_wide_hash(sizes, sizes_of);
-        if (bytes > 0 && place == top)
-            gci_emit_pend(w->b, gci_wide_move(w, w->b->input, blocks, &own, to, false, w->b->ready));
-        else if (bytes > 0)
-            gci_emit_pend(w->b, gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), to, bytes, GCI_NO_STEP), sizes_of));
+        if (bytes > 0)
+            gci_emit_pend(w->b, place == top ? gci_wide_move(w, w->b->input, blocks, &own, to, false, w->b->ready)
+                                             : alltoall_take_in(t, place, to, bytes, sizes_of, rode));
     }
     int taker = gci_wide_rank(w, alltoall_taker(w, j, w->mine));
     gci_wide_sign(w, gci_wide_send(w, taker, all, total, gci_emit_join(w->b)), sizes);
@@ -459,6 +508,7 @@ GCI void gci_wide_alltoall(gci_wide *w)
     if (call->even || call->heard)
         alltoall_limits(w, t.limit);
     t.rows = t.limit[IN_ROW] > 0 ? w->s->longest : 0;
+    t.ride = call->heard ? gci_wide_ride_bytes(w) : 0;
     size_t lists = (1 + 2 * 2 * KINDS) * ranks * sizeof *t.lists, left = (size_t)t.rows * sizeof *t.take->left;
     t.lists = gci_alloc(w->env, lists + clusters * (sizeof *t.take + left));
     if (!t.lists) {

@@ -18,7 +18,8 @@ enum run_state { RUN_NONE, RUN_GOES, RUN_OK, RUN_FAILED };
 typedef struct rank_run {
     enum run_state state;
     enum witness_choice choice;
-    const uint8_t *send, *recv, *temp;      /* temp: learned from the first step that names it */
+    const uint8_t *send, *recv;
+    const uint8_t *temp, *heard;            /* learned from the first step that names it */
     int32_t   left;
     uint8_t  *begun, *done;                 /* [steps] */
     int32_t  *last;                         /* [2 * ranks] the last message begun, + 1, by peer and direction */
@@ -34,6 +35,7 @@ typedef struct collective {
     bool       different;
     gci_call  *call;                        /* [ranks] */
     gci_sched *sched;
+    gci_ask  **ask;                         /* [ranks] what the rank told others before, or NULL */
     rank_run  *run;
     gci_clusters clusters;                  /* of the first rank that came */
 } collective;
@@ -45,6 +47,8 @@ struct witness {
     int         ranks;
     witness_report report;
 };
+
+static gci_env plain;
 
 static void *zeroed(size_t n, size_t bytes)
 {
@@ -120,6 +124,7 @@ static void collective_free(witness *w, collective *c)
         blocks_drop(&c->call[r].recv);
         free(c->sched[r].step);
         free(c->sched[r].wait);
+        gci_free(&plain, c->ask[r]);
         free(c->run[r].begun);
         free(c->run[r].done);
         free(c->run[r].last);
@@ -129,6 +134,7 @@ static void collective_free(witness *w, collective *c)
     free(c->clusters.member);
     free(c->call);
     free(c->sched);
+    free(c->ask);
     free(c->run);
     free(c);
 }
@@ -236,7 +242,10 @@ static bool prove(witness *w, const collective *c)
 {
     char why[CHECK_TEXT];
     check_report report;
-    if (sched_check(&(check_job){ c->ranks, c->call, c->sched }, &report, why) < 0) {
+    bool asked = true;
+    for (int r = 0; r < c->ranks; r++)
+        asked &= c->ask[r] != NULL;
+    if (sched_check(&(check_job){ c->ranks, c->call, c->sched, asked ? c->ask : NULL }, &report, why) < 0) {
         fault(w, c, "%s", why);
         return false;
     }
@@ -260,7 +269,8 @@ static collective *collective_of(witness *w, const gci_seen *e)
     *c = (collective){ .next = w->open, .context = e->comm->context, .seq = e->seq, .asks = e->asks,
                        .first_world_rank = first, .ranks = e->comm->size,
                        .call = zeroed(ranks, sizeof *c->call), .sched = zeroed(ranks, sizeof *c->sched),
-                       .run = zeroed(ranks, sizeof *c->run), .clusters = clusters_copy(e->args->call.clusters, ranks) };
+                       .ask = zeroed(ranks, sizeof *c->ask), .run = zeroed(ranks, sizeof *c->run),
+                       .clusters = clusters_copy(e->args->call.clusters, ranks) };
     w->open = c;
     return c;
 }
@@ -306,6 +316,8 @@ static void start(witness *w, collective *c, const gci_seen *e)
     c->call[rank].clusters = &c->clusters;
     c->call[rank].tree = NULL;
     c->call[rank].heard = NULL;
+    if (call->heard && gci_wide_asks(call) && gci_wide_ask(&plain, call, &c->ask[rank]) < 0)
+        abort();
     c->signature = c->started++ == 0 ? e->signature : c->signature;
     c->different |= e->signature != c->signature;
     if (call->ranks != c->ranks || call->rank != rank || (unsigned)call->coll >= GCI_COLLS)
@@ -320,13 +332,13 @@ static void start(witness *w, collective *c, const gci_seen *e)
         w->report.in_flight = w->rank[world_rank].runs;
 }
 
-/* Where a step's bytes are; of scratch the first place tells where it begins. */
+/* Where a step's bytes are; of scratch, and of what was heard, the first place tells where it begins. */
 static bool is_at(rank_run *run, uint8_t buf, size_t at, const uint8_t *got)
 {
-    const uint8_t *base = buf == GCI_BUF_SEND ? run->send : buf == GCI_BUF_RECV ? run->recv : run->temp;
-    if (buf == GCI_BUF_TEMP && !base && got)
-        base = run->temp = got - at;
-    return base && got == base + at;
+    const uint8_t *base[GCI_BUFFERS] = { run->send, run->recv, run->temp, run->heard };
+    if ((buf == GCI_BUF_TEMP || buf == GCI_BUF_HEARD) && !base[buf] && got)
+        base[buf] = *(buf == GCI_BUF_TEMP ? &run->temp : &run->heard) = got - at;
+    return base[buf] && got == base[buf] + at;
 }
 
 static void check_places(witness *w, const collective *c, const gci_seen *e, rank_run *run, const gci_step *step)

@@ -39,7 +39,7 @@ typedef struct map { size_t bytes; run *run; int32_t runs, room; } map;
 typedef struct span { size_t at, bytes; } span;
 
 typedef struct rank_state {
-    map       buffer[3];        /* by enum gci_buffer */
+    map       buffer[GCI_BUFFERS];
     span     *result;           /* the blocks of the receive buffer, one per rank, or [0] the one there is */
     int       results;
     int32_t  *waits;            /* still to end, per step */
@@ -355,6 +355,25 @@ static void set_up_result(checker *c, int r)
         s->result[0].bytes = call->coll == GCI_REDUCE_SCATTER ? call->own : s->buffer[GCI_BUF_RECV].bytes;
 }
 
+/* What others have put on board for this rank, where its word from them came. */
+static void set_up_heard(checker *c, int r)
+{
+    map *heard = &c->rank[r].buffer[GCI_BUF_HEARD];
+    *heard = map_of(c->job->ask ? c->job->ask[r]->heard_bytes : 0);
+    for (int from = 0; from < c->job->ranks && c->job->ask; from++) {
+        const gci_ask *ask = c->job->ask[from];
+        size_t at = ask->call.send.at[r], bytes = ask->call.send.bytes[r], to = c->job->ask[r]->call.recv.at[from];
+        for (const gci_ride *k = ask->ride; k < ask->ride + ask->rides; k++) {
+            if (k->told_at < at || k->told_at >= at + bytes)
+                continue;
+            if (k->bytes > at + bytes - k->told_at)
+                FAIL(c, "rank %d: what it has on board for rank %d does not fit into its word", from, r);
+            else
+                map_put_symbol(heard, to + (k->told_at - at), k->bytes, leaf(from, k->send_at));
+        }
+    }
+}
+
 static void set_up(checker *c, int r)
 {
     rank_state *s = &c->rank[r];
@@ -364,6 +383,7 @@ static void set_up(checker *c, int r)
     s->buffer[GCI_BUF_SEND] = map_of(send);
     s->buffer[GCI_BUF_RECV] = map_of(recv);
     s->buffer[GCI_BUF_TEMP] = map_of(sched->temp_bytes);
+    set_up_heard(c, r);
     set_up_input(c, r);
     set_up_result(c, r);
     s->waits = zeroed(steps, sizeof *s->waits);
@@ -405,8 +425,8 @@ static bool is_before(rank_state *s, const gci_sched *sched, int32_t a, int32_t 
 
 static bool inside(const rank_state *s, uint8_t buffer, size_t at, size_t bytes)
 {
-    size_t room = buffer <= GCI_BUF_TEMP ? s->buffer[buffer].bytes : 0;
-    return buffer <= GCI_BUF_TEMP && (bytes == 0 || (at <= room && bytes <= room - at));
+    size_t room = buffer < GCI_BUFFERS ? s->buffer[buffer].bytes : 0;
+    return buffer < GCI_BUFFERS && (bytes == 0 || (at <= room && bytes <= room - at));
 }
 
 /* Who knows of a block of 0 bytes, and who not? Where only its two ranks do, no message may tell the others. */
@@ -432,8 +452,8 @@ static void check_step(checker *c, int r, int32_t i)
         FAIL(c, "rank %d step %d: reads outside buffer %d", r, i, step->from);
     else if (step->kind != GCI_STEP_SEND && !inside(s, step->to, step->to_at, step->bytes))
         FAIL(c, "rank %d step %d: writes outside buffer %d", r, i, step->to);
-    else if (step->kind != GCI_STEP_SEND && step->bytes > 0 && step->to == GCI_BUF_SEND)
-        FAIL(c, "rank %d step %d: writes the send buffer", r, i);
+    else if (step->kind != GCI_STEP_SEND && step->bytes > 0 && (step->to == GCI_BUF_SEND || step->to == GCI_BUF_HEARD))
+        FAIL(c, "rank %d step %d: writes %s", r, i, step->to == GCI_BUF_SEND ? "the send buffer" : "what was heard");
     else if (step->kind == GCI_STEP_REDUCE && (!is_reduction(call->coll) || step->bytes % call->elem_bytes))
         FAIL(c, "rank %d step %d: reduces a part of an element", r, i);
     else if (step->waits < 0 || step->first_wait < 0 || step->first_wait > sched->waits - step->waits)
@@ -481,7 +501,7 @@ typedef struct read_link { int32_t step, next; } read_link;
 typedef struct race_check {
     checker   *c;
     int        r;
-    map        touched[3];      /* by buffer */
+    map        touched[GCI_BUFFERS];  /* by buffer */
     read_link *link;
     int32_t    links, room;
 } race_check;
@@ -530,7 +550,7 @@ static void check_races(checker *c, int r)
     const gci_sched *sched = &c->job->sched[r];
     const rank_state *s = &c->rank[r];
     race_check x = { .c = c, .r = r };
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < GCI_BUFFERS; k++)
         x.touched[k] = map_of(s->buffer[k].bytes);
     x.touched[GCI_BUF_RECV].run[0].t.writer = WRITE_NEVER;
     for (int k = 0; k < s->results; k++) {
@@ -548,7 +568,7 @@ static void check_races(checker *c, int r)
         if (step->kind != GCI_STEP_SEND)
             touch_write(&x, step->to, step->to_at, step->bytes, i);
     }
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < GCI_BUFFERS; k++)
         free(x.touched[k].run);
     free(x.link);
 }
@@ -971,7 +991,7 @@ static void checker_free(checker *c)
     size_t ranks = (size_t)c->job->ranks;
     for (size_t r = 0; r < ranks; r++) {
         rank_state *s = &c->rank[r];
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < GCI_BUFFERS; k++)
             free(s->buffer[k].run);
         free(s->result);
         free(s->waits);

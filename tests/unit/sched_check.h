@@ -13,6 +13,7 @@ typedef struct check_job {
     int              ranks;
     const gci_call  *call;      /* [ranks] */
     const gci_sched *sched;     /* [ranks] */
+    gci_ask *const  *ask;       /* [ranks] what they told each other before; NULL: nothing */
 } check_job;
 
 /* What a proven job does; all that is of the wide area is 0 without clusters. A wide-area message is one between clusters. */
@@ -28,7 +29,7 @@ typedef struct check_report {
 
 /* Returns how many messages the job sends, or -1 and a text that says what is wrong, and where; report may be NULL. Shows that
  *  - every schedule is well formed: waits for earlier steps only, peers exist, no access outside a buffer, no write to the
- *    send buffer nor to bytes of the receive buffer that belong to no block;
+ *    send buffer, nor to what was heard, nor to bytes of the receive buffer that belong to no block;
  *  - no two steps of a rank that touch the same byte, one of them writing, may run at the same time;
  *  - the k-th send from a to b meets the k-th receive, of the same size, in whatever order steps become ready, and none is
  *    left over;

@@ -148,6 +148,8 @@ static void job_hear(int ranks, gci_ask *const ask[])
             if (ask[from]->call.send.bytes[to] > 0)
                 memcpy(ask[to]->heard + ask[to]->call.recv.at[from], ask[from]->told + ask[from]->call.send.at[to],
                        ask[from]->call.send.bytes[to]);
+    for (int r = 0; r < ranks; r++)
+        gci_wide_hear(ask[r]);
 }
 
 /* What the ranks tell each other first, proven like any alltoall; and not a word of it between clusters. */
@@ -164,7 +166,7 @@ static int job_ask(gci_env *env, const job_spec *spec, gci_call call[], gci_ask 
     }
     result = result == 0 ? job_build(env, &direct, tell, sched, why) : result;
     if (result == 0)
-        result = sched_check(&(check_job){ spec->ranks, tell, sched }, &report, why) < 0 ? JOB_WRONG : 0;
+        result = sched_check(&(check_job){ spec->ranks, tell, sched, NULL }, &report, why) < 0 ? JOB_WRONG : 0;
     if (report.wan_messages > 0) {
         snprintf(why, CHECK_TEXT, "%d messages go between clusters that only tell of sizes", report.wan_messages);
         result = JOB_WRONG;
@@ -173,7 +175,7 @@ static int job_ask(gci_env *env, const job_spec *spec, gci_call call[], gci_ask 
         job_hear(spec->ranks, ask);
     for (int r = 0; r < spec->ranks; r++) {
         gci_sched_free(env, &sched[r]);
-        call[r].heard = result == 0 ? ask[r]->heard : NULL;
+        call[r].heard = result == 0 ? ask[r]->sizes : NULL;
     }
     free(sched);
     free(tell);
@@ -199,13 +201,12 @@ int job_run(gci_env *env, const job_spec *spec, check_report *report, char why[C
     gci_ask **ask = job_array((size_t)spec->ranks, sizeof(gci_ask *));
     for (int r = 0; r < spec->ranks; r++)
         job_call(spec, r, &call[r]);
-    int result = job_asks(spec, call, why);
-    if (result > 0)
-        result = job_ask(env, spec, call, ask, why);
+    int asked = job_asks(spec, call, why);
+    int result = asked > 0 ? job_ask(env, spec, call, ask, why) : asked;
     if (result == 0)
         result = job_build(env, spec, call, sched, why);
     if (result == 0)
-        result = sched_check(&(check_job){ spec->ranks, call, sched }, report, why);
+        result = sched_check(&(check_job){ spec->ranks, call, sched, asked ? ask : NULL }, report, why);
     for (int r = 0; r < spec->ranks; r++) {
         gci_sched_free(env, &sched[r]);
         gci_free(env, ask[r]);

@@ -221,7 +221,7 @@ static void job_drop(job *j)
 
 static int job_check(const job *j, check_report *report, char why[CHECK_TEXT])
 {
-    return sched_check(&(check_job){ j->spec.ranks, j->call, j->sched }, report, why);
+    return sched_check(&(check_job){ j->spec.ranks, j->call, j->sched, NULL }, report, why);
 }
 
 /* Sizes of uneven blocks: 0 to 6 elements, such that some are alike. */
@@ -570,7 +570,7 @@ static bool no_such_kind(job *j, int r, int32_t i)
 
 static bool no_such_buffer(job *j, int r, int32_t i)
 {
-    step_at(j, r, i)->to = step_at(j, r, i)->from = GCI_BUF_TEMP + 1;
+    step_at(j, r, i)->to = step_at(j, r, i)->from = GCI_BUFFERS;
     return true;
 }
 
@@ -835,7 +835,7 @@ static const struct { const char *name; fault_fn *plant; const char *says; } fau
     { "waits for itself", wait_for_itself, "waits for step" },
     { "waits out of range", waits_out_of_range, "waits out of range" },
     { "no such kind of step", no_such_kind, "no such kind" },
-    { "no such buffer", no_such_buffer, "outside buffer 3" },
+    { "no such buffer", no_such_buffer, "outside buffer 4" },
     { "the send buffer is written", write_send_buffer, "writes outside buffer 0|writes the send buffer" },
     { "scratch too small", small_scratch, "outside buffer 2" },
     { "operands are swapped", swap_operands, "not in rank order|not evaluated from|not the canonical" },

@@ -299,7 +299,7 @@ static void test_known_sizes(void **state)
             }
         }
         assert_int_equal(job_build(&env, &s, call, sched, why), 0);
-        if (sched_check(&(check_job){ ranks, call, sched }, NULL, why) < 0)
+        if (sched_check(&(check_job){ ranks, call, sched, NULL }, NULL, why) < 0)
             fail_msg("%s on tree %d: %s", gci_coll_name(s.coll), i, why);
         for (int r = 0; r < ranks; r++) {
             gci_sched_free(&env, &sched[r]);

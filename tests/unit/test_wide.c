@@ -22,6 +22,8 @@ enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        ROW = 65536,             /* that alltoall sends in rows, if clusters have more pairs of ranks than there are clusters, and */
        ROWS_ALL = 16 << 20,     /* no two clusters have more than so much for each other, and none has more ranks than */
        ROW_RANKS = 64,
+       RIDE = 256,              /* that go with what is told of their sizes, of a rank for a cluster, and ... */
+       RIDES = 4096,            /* ... of all of its ranks; */
        HOP = 10240,
        SHORT = 512,             /* bytes: of vectors that need not associate, at most; and of a piece of one with many parts, at least, */
        CUTS = 64 };             /* which is not of more pieces than these, or those that it were anyway */
@@ -470,6 +472,7 @@ static void test_uneven_blocks(void **state)
     (void)state;
     static const enum gci_coll colls[] = { GCI_SCATTER, GCI_GATHER, GCI_ALLGATHER, GCI_ALLTOALL, GCI_REDUCE_SCATTER };
     static const size_t lengths[] = { 0, 0, 1, 3, 40, 64, 65, 300, BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1, ROW, ROW + 1 };
+    enum { SHORT_ONES = 5 };
     int site[MOST_RANKS];
     bool right = true;
     for (int i = 0; i < 80; i++) {
@@ -483,7 +486,7 @@ static void test_uneven_blocks(void **state)
         size_t *sizes = calloc((size_t)(ranks * ranks), sizeof *sizes);
         assert_non_null(sizes);
         for (int k = 0; k < ranks * ranks; k++)
-            sizes[k] = lengths[below((int)few)] * j.elem_bytes;
+            sizes[k] = lengths[below((int)(i % 2 ? few : SHORT_ONES))] * j.elem_bytes;
         j.sizes = sizes;
         j.segment = j.segment > 0 && j.segment < 32 * j.elem_bytes ? 32 * j.elem_bytes : j.segment;
         random_promise(&j);
@@ -509,6 +512,46 @@ static void test_limits(void **state)
                                               .bytes = lengths[i], .segment = 1024, .clusters = &g.s });
     drop_grid(&g);
     assert_true(right);
+}
+
+/* How many messages of `block` bytes each; in clusters of `size` ranks. */
+static int uneven_messages(enum gci_coll coll, size_t block, int clusters, int size)
+{
+    int ranks = clusters * size, site[MOST_RANKS];
+    size_t *sizes = calloc((size_t)(ranks * ranks), sizeof *sizes);
+    char why[CHECK_TEXT];
+    grid g;
+    assert_non_null(sizes);
+    for (int i = 0; i < ranks * ranks; i++)
+        sizes[i] = block;
+    for (int r = 0; r < ranks; r++)
+        site[r] = r / size;
+    make_grid(&g, ranks, site, false);
+    const job_spec j = { .coll = coll, .algo = "wide", .ranks = ranks, .elem_bytes = 1, .clusters = &g.s, .sizes = sizes };
+    int messages = job_run(&env, &j, NULL, why);
+    if (messages < 0)
+        describe(&j, why);
+    free(sizes);
+    drop_grid(&g);
+    return messages;
+}
+
+/* What is told of their sizes bears short blocks, too: nothing comes to who makes a bundle but that. */
+static void test_short_blocks_ride(void **state)
+{
+    (void)state;
+    static const struct { int clusters, size; } grids[] = { { 3, 4 }, { 2, 16 }, { 2, 32 } };
+    for (size_t i = 0; i < GCI_COUNT(grids); i++) {
+        int c = grids[i].clusters, n = grids[i].size, local = n - 1, others = c - 1;
+        size_t ride = gci_min(RIDE, RIDES / (size_t)n);
+        int gathered = others + local, all = c * (n * local + others + others * local);    /* straight; across; handed out */
+        assert_int_equal(uneven_messages(GCI_GATHER, 1, c, n), gathered);
+        assert_int_equal(uneven_messages(GCI_GATHER, ride, c, n), gathered);
+        assert_int_equal(uneven_messages(GCI_GATHER, ride + 1, c, n), gathered + others * local);
+        assert_int_equal(uneven_messages(GCI_ALLTOALL, 1, c, n), all);
+        assert_int_equal(uneven_messages(GCI_ALLTOALL, ride / (size_t)n, c, n), all);
+        assert_int_equal(uneven_messages(GCI_ALLTOALL, ride / (size_t)n + 1, c, n), all + c * others * local);
+    }
 }
 
 /* Two ranks of a cluster are top and taker for each other, and rows are more than a taker has room for. */
@@ -718,7 +761,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_small_grids),
         cmocka_unit_test(test_random_grids),
-        cmocka_unit_test(test_rows_do_not_wait_in_a_circle), cmocka_unit_test(test_uneven_blocks),
+        cmocka_unit_test(test_short_blocks_ride), cmocka_unit_test(test_rows_do_not_wait_in_a_circle), cmocka_unit_test(test_uneven_blocks),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_long_vectors),
         cmocka_unit_test(test_rounds_without_scratch),
