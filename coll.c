@@ -4,11 +4,12 @@
  * A collective call becomes a *run*: a schedule (sched.c), the user's buffers, scratch, and per step how many steps it
  * still waits for. Starting a run posts what is ready; from then on it advances in the completion callbacks of its
  * messages, whoever drives the I/O, so a non-blocking collective progresses in any gc_ call and a blocking one is start
- * plus wait. Of the steps that are ready receives go first, then the others in list order.
+ * plus wait. Of the steps that are ready receives go first, then the others in list order; what is posted leaves at their end.
  *
  * Who completes what: a run ends exactly once, in coll_end, which takes it out of the list of running collectives, drops
  * the messages it still has posted and completes the user's request. While a run is being advanced (run->advancing) a
- * failure is only noted, so nothing is freed under a caller's feet, however deep callbacks nest.
+ * failure is only noted, and what has not begun to leave is taken back, so nothing is freed under a caller's feet, however deep
+ * callbacks nest.
  *
  * It cannot deadlock: each rank's steps wait for earlier ones only, matching is in order, and the checker in the tests
  * shows for every algorithm that all sends and receives pair up even if every send waits for its receiver.
@@ -49,6 +50,8 @@ enum { COLL_SEQ_MASK = 0x3fffffff,      /* 30 bits: a tag */
        COLL_SPARES = 4,                 /* blocks kept for reuse ... */
        COLL_SPARE_BYTES = 64 * 1024,    /* ... unless larger than this */
        COLL_ALIGN = 64,                 /* of scratch */
+       COLL_WORK = 8192,                /* bytes copied while what is posted waits to leave, at most, */
+       COLL_STEP = 64,                  /* of which each step counts as so many */
        COLL_SWAP_BYTES = 4096 };        /* a swapped reduction goes through a copy of so much at a time */
 #define COLL_TELL_EVERY (50 * (int64_t)GCI_NS_PER_MS)   /* an ended mismatch is told again at most this often */
 
@@ -607,6 +610,18 @@ static void coll_end_failed(coll_run *run)
 
 /* ---- the executor ------------------------------------------------------------------------------------------------ */
 
+/* Messages that have not begun do not leave any more: behind one that has failed they would be taken for that. */
+static void coll_drop_queued(coll_run *run)
+{
+    for (int32_t i = 0; i < run->plan->sched.steps; i++) {
+        gc_request *request = run->step[i].request;
+        if (!request || !gci_send_is_queued(request))
+            continue;
+        run->step[i].request = NULL;
+        gci_request_drop(request);
+    }
+}
+
 static void coll_note_error(coll_run *run, int error, int fault_world_rank, const char *text)
 {
     if (run->error)
@@ -614,6 +629,7 @@ static void coll_note_error(coll_run *run, int error, int fault_world_rank, cons
     run->error = error;
     run->fault = fault_world_rank;
     snprintf(run->text, sizeof run->text, "%s: %s", gci_coll_signed(run->signature), text);
+    coll_drop_queued(run);
 }
 
 /* Of blocks whose size no third rank knows. */
@@ -746,7 +762,7 @@ static uint8_t coll_copied(const coll_run *run, int32_t i)
 static void coll_do(coll_run *run, int32_t i)
 {
     const gci_step *step = &run->plan->sched.step[i];
-    if (step->kind == GCI_STEP_SEND) {
+    if (step->kind == GCI_STEP_SEND || step->kind == GCI_STEP_RECV) {
         coll_post(run, i);
         return;
     }
@@ -792,20 +808,51 @@ static int coll_go_on(coll_run *run, coll_run **out)
     return GC_OK;
 }
 
+/* For how long a step keeps this thread, in bytes copied, about; a reduction always for too long. */
+static size_t coll_work(const coll_run *run, int32_t i)
+{
+    const gci_step *step = &run->plan->sched.step[i];
+    return step->kind == GCI_STEP_REDUCE ? COLL_WORK + 1 : COLL_STEP + step->bytes;
+}
+
+/* The ready step whose turn it is. */
+static int32_t coll_next(const coll_run *run)
+{
+    return run->recvs_head < run->recvs_end ? run->recvs[run->recvs_head] :
+           run->others_head < run->others_end ? run->others[run->others_head] : GCI_NO_STEP;
+}
+
+/* Does all that is ready. Messages leave when all are posted, so that short ones to one peer go together, or before they would
+ * have waited for longer than that spares. */
+static void coll_do_ready(coll_run *run)
+{
+    const gci_world *w = run->comm->world;
+    bool was = gci_cork(w->p2p);
+    size_t work = 0;                    /* that messages have waited for */
+    run->advancing = true;
+    while (!run->error && !w->through) {
+        int32_t next = coll_next(run);
+        if (next != GCI_NO_STEP && (work == 0 || work + coll_work(run, next) <= COLL_WORK)) {
+            work += coll_work(run, next);
+            ++*(run->recvs_head < run->recvs_end ? &run->recvs_head : &run->others_head);
+            coll_do(run, next);
+        } else if (!gci_flush(w->p2p) && next == GCI_NO_STEP) {
+            break;
+        } else {
+            work = 0;
+        }
+    }
+    if (run->error)
+        coll_drop_queued(run);          /* one was being posted when the error was noted */
+    gci_uncork(w->p2p, was);
+    run->advancing = false;
+}
+
 /* Does all that is ready, and ends the run if that was all or an error came. */
 static void coll_advance(coll_run *run)
 {
     const gci_world *w = run->comm->world;
-    run->advancing = true;
-    while (!run->error && !w->through) {
-        if (run->recvs_head < run->recvs_end)
-            coll_post(run, run->recvs[run->recvs_head++]);
-        else if (run->others_head < run->others_end)
-            coll_do(run, run->others[run->others_head++]);
-        else
-            break;
-    }
-    run->advancing = false;
+    coll_do_ready(run);
     if (!run->error && run->left == 0 && run->later && !run->later->begun) {
         int err = coll_go_on(run, &run);
         if (err == GC_OK) {

@@ -2143,7 +2143,8 @@ typedef struct gci_sent {
     bool        acknowledged;   /* and rest goes on */
 } gci_sent;
 
-enum { GCI_EARLY_KEPT = 32 };           /* early grants remembered; what is forgotten costs a round trip, no more */
+enum { GCI_EARLY_KEPT = 32,             /* early grants remembered; what is forgotten costs a round trip, no more */
+       GCI_CORK_MAX = 32 };             /* peers for which something may wait that is posted, before it is flushed */
 
 /* What this rank shares with one peer. */
 typedef struct gci_pair {
@@ -2192,6 +2193,7 @@ typedef struct gci_pair {
     bool        peer_starved;
     bool        owe_ask, owe_early;     /* an ask; perhaps an early grant of some posted receive */
     bool        owe_over;               /* an answer to an ask */
+    bool        corked;                 /* stands in gci_p2p.behind */
     gci_packet  ask, over;
     struct { uint32_t context, tag, nth; size_t limit; } early[GCI_EARLY_KEPT];   /* grants for sends not begun; limit 0: free */
     uint32_t    early_next;
@@ -2232,6 +2234,8 @@ struct gci_p2p {
     uint32_t   *closed;                 /* contexts of communicators freed here, ascending: what comes late is dropped */
     size_t      closed_count, closed_room;
     bool        leaving;                /* in gci_p2p_farewell */
+    bool        corked;                 /* what is posted waits for gci_flush: */
+    int         behind[GCI_CORK_MAX], behind_count;     /* for these peers */
 };
 
 /* What the overlay calls (gci_upcalls). */
@@ -2264,6 +2268,9 @@ GCI gc_request *gci_open_send(const gci_pair *, uint32_t seq);
 GCI void gci_send_ask_back(gci_p2p *, gci_pair *, gc_request *);        /* an open one: its receiver decides */
 GCI void gci_owe(gci_p2p *, gc_message *, uint8_t what);
 GCI void gci_push(gci_p2p *, gci_pair *);                               /* there is something for the peer */
+GCI bool gci_cork(gci_p2p *);
+GCI bool gci_flush(gci_p2p *);
+GCI void gci_uncork(gci_p2p *, bool was);
 GCI void gci_recall(gci_p2p *, gci_pair *, size_t keep);                /* of its window, what is more comes back */
 GCI void gci_lend_all(gci_p2p *);                                       /* somebody waits for a message that has not come */
 
@@ -2294,6 +2301,7 @@ GCI int  gci_send_post(gc_comm *, const void *buf, size_t bytes, int dest, const
 GCI int  gci_recv_post(gc_comm *, void *buf, size_t bytes, int source, const gci_post *, gc_request **);
 GCI void gci_request_drop(gc_request *);        /* an unowned message ends without a word: done_fn is not called */
 GCI int  gci_post_failed(gc_comm *, int error, int peer);       /* outside the monitor: says why; returns error */
+GCI bool gci_send_is_queued(const gc_request *);
 GCI bool gci_recv_withdraw(gc_request *);       /* a receive that nothing has matched ends with GC_ERR_CANCELLED, ... */
 GCI void gci_send_withdraw(gc_request *);       /* ... and so does a send, now or when its receiver has given it back */
 GCI gc_message *gci_unexpected_find(gc_comm *, int source, int tag, gc_status *);   /* the first that a receive would take */

@@ -186,7 +186,40 @@ GCI gci_pair *gci_pair_of(gci_p2p *p2p, int peer)
 
 GCI void gci_push(gci_p2p *p2p, gci_pair *p)
 {
-    gci_overlay_push(p2p->world->overlay, p->peer);
+    if (!p2p->corked || (!p->corked && p2p->behind_count == GCI_CORK_MAX)) {
+        gci_overlay_push(p2p->world->overlay, p->peer);
+    } else if (!p->corked) {
+        p->corked = true;
+        p2p->behind[p2p->behind_count++] = p->peer;
+    }
+}
+
+/* What is posted from now on, for some peers, waits for gci_flush, so that messages to the same one leave in one system call.
+ * Returns what is to be given to gci_uncork. */
+GCI bool gci_cork(gci_p2p *p2p)
+{
+    bool was = p2p->corked;
+    p2p->corked = true;
+    return was;
+}
+
+/* Callbacks may post more, and flush it. false: there was nothing. */
+GCI bool gci_flush(gci_p2p *p2p)
+{
+    bool any = p2p->behind_count > 0;
+    while (p2p->behind_count > 0) {
+        gci_pair *p = p2p->pair[p2p->behind[0]];
+        memmove(p2p->behind, p2p->behind + 1, (size_t)--p2p->behind_count * sizeof *p2p->behind);
+        p->corked = false;
+        gci_overlay_push(p2p->world->overlay, p->peer);
+    }
+    return any;
+}
+
+GCI void gci_uncork(gci_p2p *p2p, bool was)
+{
+    gci_flush(p2p);
+    p2p->corked = was;
 }
 
 /* ---- credit --------------------------------------------------------------------------------------------------- */

@@ -499,6 +499,36 @@ static void test_divided(void **state)
     }
 }
 
+/* ---- messages to one peer ---- */
+
+enum { SITES = 5, PAIRED = 2 * SITES };         /* of its neighbour's two bundles and its block each rank makes one call */
+
+static int short_alltoall(gc_comm *world, int rank, int size, void *arg)
+{
+    uint64_t *calls = arg;
+    uint8_t send[PAIRED] = { 0 }, recv[PAIRED];
+    gc_stats before = { .size = sizeof before }, after = { .size = sizeof after };
+    gct_require(size == PAIRED, "%d ranks", size);
+    for (int warm = 0; warm <= 1; warm++) {
+        gct_ok(gc_barrier(world));
+        gct_ok(gc_get_stats(world, &before));
+        gct_ok(gc_alltoall(world, send, 1, recv));
+        gct_ok(gc_get_stats(world, &after));
+    }
+    calls[rank] = after.system_calls - before.system_calls;
+    return 0;
+}
+
+static void test_messages_to_a_peer_go_together(void **state)
+{
+    (void)state;
+    const gct_spec spec = { .ranks = PAIRED, .sites = SITES, .on = GCT_ON_SIM, .calm = true };
+    uint64_t calls[PAIRED] = { 0 };
+    assert_int_equal(gct_job(&spec, short_alltoall, calls), 0);
+    for (int i = 0; i < PAIRED; i++)
+        assert_in_range(calls[i], 1, 16);       /* on data connections, reads too; each in a call of its own: 18 or 20 */
+}
+
 /* ---- planted faults --------------------------------------------------------------------------------------------------- */
 
 /* The call under test is replayed to the witness by an executor that does its steps one after another, and, at one rank or at
@@ -682,6 +712,7 @@ static void test_planted_faults(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_random_programs),
     cmocka_unit_test(test_exceptions_by_name), cmocka_unit_test(test_divided),
+    cmocka_unit_test(test_messages_to_a_peer_go_together),
     cmocka_unit_test(test_planted_faults),
 };
 
