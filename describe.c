@@ -71,7 +71,7 @@ GCI void gci_describe_stage(gci_text *out, const gci_pair *p, const gc_request *
         gci_text_add(out, "%zu of %llu bytes are here", r->message->got, (unsigned long long)r->message->packet.total);
     else if (r->kind == GCI_REQUEST_RECV)
         gci_text_add(out, "no message yet");
-    else if (r->stage == GCI_STAGE_QUEUED && p->peer != r->comm->world->rank)
+    else if (gci_send_is_queued(r))
         gci_text_add(out, "%s", describe_queued(p));
     else if (r->stage == GCI_STAGE_GRANTED)
         gci_text_add(out, "%zu bytes are on their way", r->moved);

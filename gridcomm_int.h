@@ -2268,8 +2268,8 @@ GCI gc_request *gci_open_send(const gci_pair *, uint32_t seq);
 GCI void gci_send_ask_back(gci_p2p *, gci_pair *, gc_request *);        /* an open one: its receiver decides */
 GCI void gci_owe(gci_p2p *, gc_message *, uint8_t what);
 GCI void gci_push(gci_p2p *, gci_pair *);                               /* there is something for the peer */
-GCI bool gci_cork(gci_p2p *);
-GCI bool gci_flush(gci_p2p *);
+GCI bool gci_cork(gci_p2p *);           /* pushes wait for gci_flush, for some peers; returns what gci_uncork is to be given */
+GCI bool gci_flush(gci_p2p *);          /* false: there was nothing */
 GCI void gci_uncork(gci_p2p *, bool was);
 GCI void gci_recall(gci_p2p *, gci_pair *, size_t keep);                /* of its window, what is more comes back */
 GCI void gci_lend_all(gci_p2p *);                                       /* somebody waits for a message that has not come */
@@ -2301,7 +2301,7 @@ GCI int  gci_send_post(gc_comm *, const void *buf, size_t bytes, int dest, const
 GCI int  gci_recv_post(gc_comm *, void *buf, size_t bytes, int source, const gci_post *, gc_request **);
 GCI void gci_request_drop(gc_request *);        /* an unowned message ends without a word: done_fn is not called */
 GCI int  gci_post_failed(gc_comm *, int error, int peer);       /* outside the monitor: says why; returns error */
-GCI bool gci_send_is_queued(const gc_request *);
+GCI bool gci_send_is_queued(const gc_request *);        /* not a byte of it has left */
 GCI bool gci_recv_withdraw(gc_request *);       /* a receive that nothing has matched ends with GC_ERR_CANCELLED, ... */
 GCI void gci_send_withdraw(gc_request *);       /* ... and so does a send, now or when its receiver has given it back */
 GCI gc_message *gci_unexpected_find(gc_comm *, int source, int tag, gc_status *);   /* the first that a receive would take */

@@ -194,8 +194,7 @@ GCI void gci_push(gci_p2p *p2p, gci_pair *p)
     }
 }
 
-/* What is posted from now on, for some peers, waits for gci_flush, so that messages to the same one leave in one system call.
- * Returns what is to be given to gci_uncork. */
+/* So that messages to the same peer leave in one system call. */
 GCI bool gci_cork(gci_p2p *p2p)
 {
     bool was = p2p->corked;
@@ -203,7 +202,7 @@ GCI bool gci_cork(gci_p2p *p2p)
     return was;
 }
 
-/* Callbacks may post more, and flush it. false: there was nothing. */
+/* Callbacks may post more, and flush it. */
 GCI bool gci_flush(gci_p2p *p2p)
 {
     bool any = p2p->behind_count > 0;

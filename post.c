@@ -229,7 +229,6 @@ static void send_drop(gci_p2p *p2p, gc_request *r)
         }
 }
 
-/* Not a byte of it has left. */
 GCI bool gci_send_is_queued(const gc_request *r)
 {
     return r->kind == GCI_REQUEST_SEND && r->peer != r->comm->world->rank && r->stage == GCI_STAGE_QUEUED && !r->done;

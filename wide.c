@@ -174,7 +174,7 @@ static void wide_gather(gci_wide *w)
 {
     const gci_blocks *blocks = &w->bundled, *waited_for = &w->waited_for;
     gci_local_node n = gci_wide_local(w, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
-    size_t bytes = gci_wide_whole(w, blocks, n.first, n.end).bytes, block;
+    size_t bytes = gci_wide_whole(w, blocks, n.first, n.end).bytes;
     bool leaf = n.end == n.first + 1;
     gci_spot stage = leaf ? w->b->input : gci_emit_slot(w->b, bytes);
     for (int i = 0; i < n.children; i++) {
@@ -183,8 +183,9 @@ static void wide_gather(gci_wide *w)
     }
     for (int place = n.first; place < n.end && !leaf; place++) {
         int rank = gci_wide_rank(w, place);
+        size_t block = gci_block_bytes(blocks, rank);
         bool own = place == w->place, rode = gci_block_bytes(waited_for, rank) == 0;
-        if ((block = gci_block_bytes(blocks, rank)) > 0 && (own || rode))
+        if (block > 0 && (own || rode))
             gci_emit_pend(w->b, gci_emit_copy(w->b, gci_spot_at(stage, gci_block_at(blocks, rank)),
                                               own ? w->b->input : wide_rode(w, place), block, GCI_NO_STEP));
     }
@@ -203,8 +204,8 @@ static void wide_gather(gci_wide *w)
  * Nobody waits for an answer. It travels while bundles come from far, or just ahead of the blocks that are to be bundled. Those
  * of a few bytes ride with it: then it is itself the message to who makes the bundle, a top of an alltoall or the coordinator of
  * a gather, who so waits for no second one. Who is told does not know how much rides before it reads the sizes, so the room for
- * that is always sent: of scatters, and of gathers in the root's cluster, there is none. Sizes that do not agree between two ranks are seen where their bundle gets another length, or bears
- * another hash of its sizes (gci_step.sizes). */
+ * that is always sent; of scatters, and of gathers in the root's cluster, there is none. Sizes that do not agree between two ranks
+ * are seen where their bundle gets another length, or bears another hash of its sizes (gci_step.sizes). */
 
 GCI size_t gci_wide_ride_bytes(const gci_wide *w)
 {
@@ -520,7 +521,7 @@ static gci_ask *wide_ask_new(gci_wide *w, const wide_word *mine, size_t told)
     size_t ranks = (size_t)w->call->ranks, members = (size_t)(mine->end - mine->first);
     size_t sizes = members * mine->sizes, heard = sizes + members * mine->room;
     size_t lists = ranks * (4 * sizeof(size_t) + sizeof(gci_ride));
-    gci_ask *ask = w->hungry ? NULL : gci_alloc(w->env, sizeof *ask + lists + told + heard + sizes + 1);
+    gci_ask *ask = w->hungry ? NULL : gci_alloc(w->env, sizeof *ask + lists + told + heard + sizes);
     if (!ask)
         return NULL;
     ask->ride = (gci_ride *)(void *)((size_t *)(void *)(ask + 1) + 4 * ranks);

@@ -219,6 +219,14 @@ int gct_site(const gct_spec *spec, int rank)
     return place;
 }
 
+void gct_usual_options(gc_options *o, int rank, void *arg)
+{
+    (void)rank, (void)arg;
+    o->direct = 1;
+    o->credits = 64;
+    o->queue_packets = 8;
+}
+
 void gct_options(gc_options *o, const gct_spec *spec, int rank, const char *root, const char *cluster, char *text, size_t text_bytes)
 {
     const char *log = getenv("GCT_LOG");

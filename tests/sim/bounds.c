@@ -379,15 +379,11 @@ static void bounds_arrange(struct sim *s, struct sim_proc **procs, int ranks, vo
     }
 }
 
-/* What is timed is timed with these, whatever the environment says. */
 static void bounds_options(gc_options *o, int rank, void *arg)
 {
     const bounds_job *job = arg;
-    (void)rank;
+    gct_usual_options(o, rank, arg);
     o->algo = job->net->algo;
-    o->direct = 1;
-    o->credits = 64;
-    o->queue_packets = 8;
 }
 
 int bounds_measure(const bounds_net *net, bounds_cell *cells, int count, int time_limit)

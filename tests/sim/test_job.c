@@ -334,21 +334,12 @@ static int early_bcast(gc_comm *world, int rank, int size, void *arg)
     return 0;
 }
 
-/* What is timed is timed with these, whatever the environment says. */
-static void usual_options(gc_options *o, int rank, void *arg)
-{
-    (void)rank, (void)arg;
-    o->direct = 1;
-    o->credits = 64;
-    o->queue_packets = 8;
-}
-
 static void test_early_grant(void **state)
 {
     (void)state;
     early e = { .took = 0 };
     gct_spec spec = { .ranks = 2, .sites = 2, .calm = true, .seed = gct_seed(), .wan_latency = 50000000, .wan_rate = 100000000,
-                      .options = usual_options, .arrange = arrange_early };
+                      .options = gct_usual_options, .arrange = arrange_early };
     assert_int_equal(0, gct_job(&spec, early_bcast, &e));
     int64_t wire = 50000000 + (1 << 20) * INT64_C(10);
     assert_in_range(e.took, wire, wire * 12 / 10);
@@ -461,7 +452,7 @@ static void test_credits_after_a_death(void **state)
     (void)state;
     const gct_event dies = { .at = 3 * GCI_SECOND, .what = GCT_KILL, .a = MORTAL };
     gct_spec spec = { .ranks = 3, .sites = 3, .calm = true, .leave_anyhow = true, .events = &dies, .event_count = 1,
-                      .seed = gct_seed(), .wan_latency = 50000000, .wan_rate = 100000000, .options = usual_options,
+                      .seed = gct_seed(), .wan_latency = 50000000, .wan_rate = 100000000, .options = gct_usual_options,
                       .time_limit = 60, .virtual_limit = 60 * GCI_SECOND };
     after_death a = { .took = INT64_MAX };
     assert_int_equal(0, gct_job(&spec, credits_after_a_death, &a));

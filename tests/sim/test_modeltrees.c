@@ -233,18 +233,9 @@ static void arrange(struct sim *s, struct sim_proc **procs, int ranks, void *arg
                 sim_wan(site[a], site[b], 200000, 50000000);
 }
 
-/* What is timed is timed with these, whatever the environment says. */
-static void options(gc_options *o, int rank, void *arg)
-{
-    (void)rank, (void)arg;
-    o->direct = 1;
-    o->credits = 64;
-    o->queue_packets = 8;
-}
-
 static void measure(world *w)
 {
-    const gct_spec spec = { .ranks = RANKS, .on = GCT_ON_SIM, .seed = 1, .calm = true, .arrange = arrange, .options = options,
+    const gct_spec spec = { .ranks = RANKS, .on = GCT_ON_SIM, .seed = 1, .calm = true, .arrange = arrange, .options = gct_usual_options,
                             .places = w->lines ? by_cluster : by_site, .time_limit = REAL_LIMIT_S,
                             .virtual_limit = 3600 * (int64_t)1000000000 };
     for (int k = 0; k < TREES; k++)

@@ -519,19 +519,10 @@ static int short_alltoall(gc_comm *world, int rank, int size, void *arg)
     return 0;
 }
 
-/* What is counted is counted with these, whatever the environment says. */
-static void roomy(gc_options *o, int rank, void *arg)
-{
-    (void)rank, (void)arg;
-    o->direct = 1;
-    o->credits = 64;
-    o->queue_packets = 8;
-}
-
 static void test_messages_to_a_peer_go_together(void **state)
 {
     (void)state;
-    const gct_spec spec = { .ranks = PAIRED, .sites = SITES, .on = GCT_ON_SIM, .calm = true, .options = roomy };
+    const gct_spec spec = { .ranks = PAIRED, .sites = SITES, .on = GCT_ON_SIM, .calm = true, .options = gct_usual_options };
     uint64_t calls[PAIRED] = { 0 };
     assert_int_equal(gct_job(&spec, short_alltoall, calls), 0);
     for (int i = 0; i < PAIRED; i++)

@@ -644,7 +644,7 @@ static void in_order(gc_options *o, int rank) { (void)rank; o->order = "rank"; }
 static void relayed(gc_options *o, int rank) { (void)rank; o->direct = 0; o->queue_packets = 2; o->credits = 3; }
 static void ordered(gc_options *o, int rank) { relayed(o, rank); o->routing = "ordered"; o->link_density = 0.6; }
 static void debugging(gc_options *o, int rank) { (void)rank; o->debug = "all"; o->log = unheard; o->algo = "bcast:chain@4096"; }
-static void in_time(gc_options *o, int rank) { (void)rank; o->direct = 1; o->queue_packets = 8; o->credits = 64; }
+static void in_time(gc_options *o, int rank) { gct_usual_options(o, rank, NULL); }
 static void two_streams(gc_options *o, int rank) { (void)rank; o->streams = 2; o->direct = 1; }
 
 static void told_late(gc_options *o, int rank) { relayed(o, rank); o->stall = 1; o->log = unheard; }

@@ -88,10 +88,7 @@ static int stream(gc_comm *world, int rank, int size, void *arg)
 /* What is timed is timed with these, whatever the environment says. */
 static void usual(gc_options *o, int rank, void *arg)
 {
-    (void)rank, (void)arg;
-    o->direct = 1;
-    o->credits = 64;
-    o->queue_packets = 8;
+    gct_usual_options(o, rank, arg);
     o->eager_budget = BUDGET;
 }
 

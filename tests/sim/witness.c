@@ -18,8 +18,7 @@ enum run_state { RUN_NONE, RUN_GOES, RUN_OK, RUN_FAILED };
 typedef struct rank_run {
     enum run_state state;
     enum witness_choice choice;
-    const uint8_t *send, *recv;
-    const uint8_t *temp, *heard;            /* learned from the first step that names it */
+    const uint8_t *base[GCI_BUFFERS];       /* of scratch, and of what was heard: learned from the first step that names it */
     int32_t   left;
     uint8_t  *begun, *done;                 /* [steps] */
     int32_t  *last;                         /* [2 * ranks] the last message begun, + 1, by peer and direction */
@@ -306,7 +305,7 @@ static void start(witness *w, collective *c, const gci_seen *e)
         fault(w, c, "rank %d starts twice", rank);
         return;
     }
-    *run = (rank_run){ .state = RUN_GOES, .choice = who_chose(e), .send = e->args->send, .recv = e->args->recv,
+    *run = (rank_run){ .state = RUN_GOES, .choice = who_chose(e), .base = { e->args->send, e->args->recv },
                        .left = e->sched->steps, .begun = zeroed(steps, 1), .done = zeroed(steps, 1),
                        .last = zeroed(2 * ranks, sizeof *run->last) };
     c->sched[rank] = sched_copy(e->sched);
@@ -335,10 +334,10 @@ static void start(witness *w, collective *c, const gci_seen *e)
 /* Where a step's bytes are; of scratch, and of what was heard, the first place tells where it begins. */
 static bool is_at(rank_run *run, uint8_t buf, size_t at, const uint8_t *got)
 {
-    const uint8_t *base[GCI_BUFFERS] = { run->send, run->recv, run->temp, run->heard };
-    if ((buf == GCI_BUF_TEMP || buf == GCI_BUF_HEARD) && !base[buf] && got)
-        base[buf] = *(buf == GCI_BUF_TEMP ? &run->temp : &run->heard) = got - at;
-    return base[buf] && got == base[buf] + at;
+    const uint8_t **base = &run->base[buf];
+    if ((buf == GCI_BUF_TEMP || buf == GCI_BUF_HEARD) && !*base && got)
+        *base = got - at;
+    return *base && got == *base + at;
 }
 
 static void check_places(witness *w, const collective *c, const gci_seen *e, rank_run *run, const gci_step *step)

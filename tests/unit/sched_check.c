@@ -501,7 +501,7 @@ typedef struct read_link { int32_t step, next; } read_link;
 typedef struct race_check {
     checker   *c;
     int        r;
-    map        touched[GCI_BUFFERS];  /* by buffer */
+    map        touched[GCI_BUFFERS];
     read_link *link;
     int32_t    links, room;
 } race_check;

@@ -761,7 +761,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_small_grids),
         cmocka_unit_test(test_random_grids),
-        cmocka_unit_test(test_short_blocks_ride), cmocka_unit_test(test_rows_do_not_wait_in_a_circle), cmocka_unit_test(test_uneven_blocks),
+        cmocka_unit_test(test_short_blocks_ride),
+        cmocka_unit_test(test_rows_do_not_wait_in_a_circle), cmocka_unit_test(test_uneven_blocks),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_long_vectors),
         cmocka_unit_test(test_rounds_without_scratch),
