@@ -904,7 +904,7 @@ GCI const char *gci_shake_text(const gci_shake *s, char text[GCI_TEXT])
         [GCI_REFUSE_JOB] = "another job",         [GCI_REFUSE_FROM] = "no such rank in the job",
         [GCI_REFUSE_TO] = "is another rank",      [GCI_REFUSE_BUSY] = "busy",
         [GCI_REFUSE_LEAVING] = "is leaving the job", [GCI_REFUSE_STARTED] = "the job has started already",
-        [GCI_REFUSE_FULL] = "holds as many links as it may",
+        [GCI_REFUSE_FULL] = "holds as many links as it may", [GCI_REFUSE_SILENCE] = "has taken the caller's silence for its end",
         [GCI_REFUSE_KEY] = "wrong key",           [GCI_REFUSE_STRANGER] = "does not speak gridcomm",
     };
 

@@ -342,6 +342,8 @@ static enum gci_refusal control_judge(gci_control *c, gci_conn *k)
     gci_dial *d = gci_dial_find(c, (enum gci_purpose)k->purpose, k->peer);
     uint32_t epoch;
 
+    if (k->purpose == GCI_PURPOSE_CONTROL && n && gci_life_gave_up(c, n))
+        return GCI_REFUSE_SILENCE;
     if (c->phase >= GCI_PHASE_FAILED || c->gone[k->peer])
         return GCI_REFUSE_LEAVING;
     if (k->purpose == GCI_PURPOSE_JOIN || k->purpose == GCI_PURPOSE_FETCH)

@@ -947,7 +947,7 @@ enum gci_purpose { GCI_PURPOSE_JOIN = 1, GCI_PURPOSE_FETCH, GCI_PURPOSE_CONTROL,
                    GCI_PURPOSES };
 enum gci_refusal { GCI_REFUSE_NOT, GCI_REFUSE_VERSION, GCI_REFUSE_PURPOSE, GCI_REFUSE_JOB, GCI_REFUSE_RANKS, GCI_REFUSE_FROM,
                    GCI_REFUSE_TO, GCI_REFUSE_TAKEN, GCI_REFUSE_BUSY, GCI_REFUSE_LEAVING, GCI_REFUSE_STARTED, GCI_REFUSE_KEY,
-                   GCI_REFUSE_FULL, GCI_REFUSE_STRANGER, GCI_REFUSALS };
+                   GCI_REFUSE_FULL, GCI_REFUSE_SILENCE, GCI_REFUSE_STRANGER, GCI_REFUSALS };
 enum { GCI_PROTOCOL_VERSION = 2, GCI_NONCE_BYTES = 32, GCI_HELLO_BYTES = 64, GCI_CHALLENGE_BYTES = 88, GCI_VERDICT_BYTES = 4 };
 enum gci_shake_state { GCI_SHAKE_READS, GCI_SHAKE_DECIDES, GCI_SHAKE_DONE, GCI_SHAKE_FAILED };
 enum gci_shake_step { GCI_SHAKE_HELLO, GCI_SHAKE_CHALLENGE, GCI_SHAKE_PROOF, GCI_SHAKE_VERDICT };   /* the message awaited */
@@ -1475,6 +1475,7 @@ GCI bool      gci_life_prepare(gci_control *);                  /* memory for th
 GCI bool      gci_life_begin(gci_control *);                    /* the graph is agreed; false: out of memory */
 GCI bool      gci_life_running(const gci_control *);
 GCI bool      gci_life_is_down(const gci_control *, const gci_neighbour *);
+GCI bool      gci_life_gave_up(const gci_control *, const gci_neighbour *);
 GCI void      gci_life_up(gci_control *, gci_conn *);
 GCI void      gci_life_closed(gci_control *, gci_conn *, int err);
 GCI void      gci_life_missed(gci_control *, gci_dial *, int candidate, int err);

@@ -170,6 +170,13 @@ GCI bool gci_life_is_down(const gci_control *c, const gci_neighbour *n)
     return c->down && n->edge >= 0 && c->down[n->edge];
 }
 
+/* Is it dead for this rank, or the link to it down because it was silent? */
+GCI bool gci_life_gave_up(const gci_control *c, const gci_neighbour *n)
+{
+    unsigned down = gci_life_is_down(c, n) ? c->down[n->edge] - 1u : LIFE_HOWS;
+    return c->gone[n->rank] == GCI_NEWS_DEAD || down == LIFE_TIMED_OUT || down == LIFE_MUTE;
+}
+
 /* What the present graph needs once it is agreed. Asked for before READY, so that a rank that has no memory for it
  * fails the start of all and not its own alone, which GO could not take back. */
 GCI bool gci_life_prepare(gci_control *c)
@@ -963,12 +970,15 @@ static bool life_left_its_port(const gci_dial *d)
     return gone;
 }
 
-/* An address of a neighbour that we try to reach again: is that its death? */
+/* An address of a neighbour that we try to reach again: is that its death? One that has given up lives, but a link has two ends:
+ * nothing is left to wait for, and those that were reached over it alone are parted as they are by silence. */
 GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
 {
     const gci_addr *at = &d->goal[candidate].addr;
     gci_neighbour *n = gci_life_find(c, d->peer);
 
+    if (n && gci_life_running(c) && err == GCI_REFUSE_SILENCE)
+        life_saw_down(c, d->peer, LIFE_TIMED_OUT);
     if (!n || n->conn || !gci_life_running(c) || !n->proven || d->via[0] || !gci_life_refuses(err))
         return;
     if (!(n->proven_at.family == GCI_UNIX ? life_left_its_port(d) : gci_addr_same(&n->proven_at, at)))

@@ -554,6 +554,7 @@ static void test_shake_refusals(void **state)
     p = pair_of(); p.first = GCI_REFUSE_LEAVING;              expect(&p, GCI_REFUSE_LEAVING, "leaving");
     p = pair_of(); p.first = GCI_REFUSE_STARTED;              expect(&p, GCI_REFUSE_STARTED, "started");
     p = pair_of(); p.first = GCI_REFUSE_FULL;                 expect(&p, GCI_REFUSE_FULL, "as many links as it may");
+    p = pair_of(); p.first = GCI_REFUSE_SILENCE;              expect(&p, GCI_REFUSE_SILENCE, "silence");
     p = strand_of(); p.strand = 0;                            expect(&p, GCI_REFUSE_PURPOSE, "this kind of connection");
     p = strand_of(); p.trunk = 0;                             expect(&p, GCI_REFUSE_PURPOSE, "this kind of connection");
     p = pair_of(); p.strand = 1;                              expect(&p, GCI_REFUSE_PURPOSE, "this kind of connection");
