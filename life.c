@@ -170,11 +170,12 @@ GCI bool gci_life_is_down(const gci_control *c, const gci_neighbour *n)
     return c->down && n->edge >= 0 && c->down[n->edge];
 }
 
+static bool life_is_silence(unsigned how) { return how == LIFE_TIMED_OUT || how == LIFE_MUTE; }
+
 /* Is it dead for this rank, or the link to it down because it was silent? */
 GCI bool gci_life_gave_up(const gci_control *c, const gci_neighbour *n)
 {
-    unsigned down = gci_life_is_down(c, n) ? c->down[n->edge] - 1u : LIFE_HOWS;
-    return c->gone[n->rank] == GCI_NEWS_DEAD || down == LIFE_TIMED_OUT || down == LIFE_MUTE;
+    return c->gone[n->rank] == GCI_NEWS_DEAD || (gci_life_is_down(c, n) && life_is_silence(c->down[n->edge] - 1u));
 }
 
 /* What the present graph needs once it is agreed. Asked for before READY, so that a rank that has no memory for it
@@ -408,7 +409,7 @@ static bool life_down(gci_control *c, const struct gci_lost *l)
         c->sys->leave(c->sys, c->monitor);
     }
     c->look_for_cut_off = true;
-    if (l->how == LIFE_TIMED_OUT || l->how == LIFE_MUTE) {
+    if (life_is_silence(l->how)) {
         life_doubt(c, news.rank);
         life_doubt(c, news.other);
     }
@@ -977,9 +978,11 @@ GCI void gci_life_missed(gci_control *c, gci_dial *d, int candidate, int err)
     const gci_addr *at = &d->goal[candidate].addr;
     gci_neighbour *n = gci_life_find(c, d->peer);
 
-    if (n && gci_life_running(c) && err == GCI_REFUSE_SILENCE)
+    if (!n || !gci_life_running(c))
+        return;
+    if (err == GCI_REFUSE_SILENCE)
         life_saw_down(c, d->peer, LIFE_TIMED_OUT);
-    if (!n || n->conn || !gci_life_running(c) || !n->proven || d->via[0] || !gci_life_refuses(err))
+    if (n->conn || !n->proven || d->via[0] || !gci_life_refuses(err))
         return;
     if (!(n->proven_at.family == GCI_UNIX ? life_left_its_port(d) : gci_addr_same(&n->proven_at, at)))
         return;

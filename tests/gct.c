@@ -219,6 +219,14 @@ int gct_site(const gct_spec *spec, int rank)
     return place;
 }
 
+const char *gct_filter(void)
+{
+    static char filter[64];
+    const char *word = getenv("TEST");
+    snprintf(filter, sizeof filter, "*%s*", word ? word : "");
+    return word ? filter : NULL;
+}
+
 void gct_usual_options(gc_options *o, int rank, void *arg)
 {
     (void)rank, (void)arg;

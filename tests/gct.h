@@ -109,6 +109,7 @@ int    gct_check(const void *, size_t bytes, int source, int tag);      /* 0, or
 
 /* gct_spec.options of what is timed or counted, whatever the environment says: own links, queues and credits as by default. */
 void     gct_usual_options(gc_options *, int rank, void *arg);
+const char *gct_filter(void);   /* for cmocka: the tests whose name has TEST in it; NULL: all. One such text at a time */
 uint64_t gct_seed(void);                                /* GCT_SEED, else from the clock */
 uint64_t gct_random(uint64_t *state);
 bool     gct_drawn(void);       /* is this job of a sweep run: each is, but with GCT_ROUNDS=10 one in four, with 3 one in eleven, drawn */

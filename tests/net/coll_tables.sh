@@ -2,7 +2,6 @@
 # coll_tables.sh LOG...: the tables of docs/collectives.md from what bench_coll.sh printed. Of a row that stands in several, the last.
 # SPDX-License-Identifier: MIT
 exec awk '
-function column(name) { if (!(name in known)) { known[name] = 1; bed[++beds] = name } }
 function factors(   i, text) {                          # how many times as long the MPIs take
     for (i = 1; i <= NF; i++)
         if ($i == "openmpi" || $i == "mpich")
@@ -11,14 +10,13 @@ function factors(   i, text) {                          # how many times as long
 }
 match($0, /^[0-9]+ sites, (pairs|uplinks), [0-9]+ B, [0-9]+ ranks each/) {
     split($0, w, /[ ,]+/)
+    if (!(w[1] " " w[3] in title)) bed[++beds] = w[1] " " w[3]
     title[w[1] " " w[3]] = w[1] " × " w[6] ", " w[3]
-    column(w[1] " " w[3])
 }
 match($0, /^[0-9]+ sites, (pairs|uplinks), [0-9]+ B: [a-z_]+/) {
     split(substr($0, 1, RLENGTH), w, /[ ,:]+/)
     $0 = substr($0, RLENGTH + 1)
-    void = / void / || / void$/ ? "‡" : ""
-    gsub(/ void /, " ")
+    void = / void( |$)/ ? "‡" : ""
     at = w[4] SUBSEP w[6] SUBSEP w[1] " " w[3]
     if (!(w[6] in listed)) { listed[w[6]] = 1; operation[++operations] = w[6] }
     cell[at] = w[4] == 1 ? sprintf("%.2f ms%s, %s (%s)%s", $2, void, $3, $5, factors()) \

@@ -164,11 +164,6 @@ int main(void)
         cmocka_unit_test(test_many) };
     enum { SMALL = 5 };         /* those that do not take minutes where other things are looked for than time */
     size_t n = getenv("GCT_ROUNDS") ? SMALL : sizeof tests / sizeof tests[0];
-    const char *word = getenv("TEST");
-    char filter[64];
-    if (word) {
-        snprintf(filter, sizeof filter, "*%s*", word);
-        cmocka_set_test_filter(filter);
-    }
+    cmocka_set_test_filter(gct_filter());
     return _cmocka_run_group_tests("bounds", tests, n, NULL, NULL);
 }

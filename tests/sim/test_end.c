@@ -343,11 +343,6 @@ int main(void)
         cmocka_unit_test(test_told_late), cmocka_unit_test(test_mended_late), cmocka_unit_test(test_stopped_between),
         cmocka_unit_test(test_stopped_for_ever), cmocka_unit_test(test_random)
     };
-    const char *word = getenv("TEST");
-    char filter[64];
-    if (word) {
-        snprintf(filter, sizeof filter, "*%s*", word);
-        cmocka_set_test_filter(filter);
-    }
+    cmocka_set_test_filter(gct_filter());
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -859,11 +859,6 @@ int main(void)
         cmocka_unit_test(test_nat_forgets_idle), cmocka_unit_test(test_nat_restarts_silently), cmocka_unit_test(test_nat_restarts),
         cmocka_unit_test(test_nat_forgets_talkers),
         cmocka_unit_test(test_computing) };
-    const char *word = getenv("TEST");
-    char filter[64];
-    if (word) {
-        snprintf(filter, sizeof filter, "*%s*", word);
-        cmocka_set_test_filter(filter);
-    }
+    cmocka_set_test_filter(gct_filter());
     return cmocka_run_group_tests_name("overlay", tests, NULL, NULL);
 }

@@ -1041,11 +1041,6 @@ int main(void)
         cmocka_unit_test(test_silent_host), cmocka_unit_test(test_pauses), cmocka_unit_test(test_how_many),
         cmocka_unit_test(test_streams), cmocka_unit_test(test_holes), cmocka_unit_test(test_scarce),
         cmocka_unit_test(test_rounds) };
-    const char *word = getenv("TEST");
-    char filter[64];
-    if (word) {
-        snprintf(filter, sizeof filter, "*%s*", word);
-        cmocka_set_test_filter(filter);
-    }
+    cmocka_set_test_filter(gct_filter());
     return cmocka_run_group_tests_name("strands", tests, NULL, NULL);
 }
