@@ -102,8 +102,8 @@ END
     [ ! -w /dev/cpu_dma_latency ] || { exec 9>/dev/cpu_dma_latency && printf '\0\0\0\0' >&9; }
 }
 
-# ---- one measurement: "cold median least most samples operations" ----
-numbers() { sed 's/^\[0\] //' "$1" | grep -E -m 1 '^-?[0-9.]+( -?[0-9.]+){5}$'; }
+# ---- one measurement: "cold median least most samples operations mean" ----
+numbers() { sed 's/^\[0\] //' "$1" | grep -E -m 1 '^-?[0-9.]+( -?[0-9.]+){6}$'; }
 grid() { # operation, bytes, [times]
     rm -f "$work/board" "$work/counts"
     timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} -x BOARD_HOOK \
@@ -211,7 +211,7 @@ bounded_row() { # name, operation, bytes, pairs|uplinks
     read -r must least flow < <(bound "$2" "$3" "$4")
     tcp=$(bare "$(class "$2")" "$TIMES" "$flow") || lost "$1: $2, bare sockets"
     line=$(grid "$2" "$3") || { lost "$1: $2"; return; }
-    read -r cold warm low high n ops <<<"$line"
+    read -r cold warm low high n ops _ <<<"$line"
     printf '%-48s %9.2f %9.2f %9.2f %6s %9.2f..%-9.2f %9.2f %10d %10d %4s' "$1: $2" "$least" "$(cut -d' ' -f2 <<<"${tcp:-nan nan}")" \
         "$warm" "$(ratio "$warm" "$least")" "$low" "$high" "$cold" "$(crossed "$4" "$ops")" "$must" "$(void)"
     with_model "$2" "$3" "$warm"
@@ -276,6 +276,7 @@ between_sites() {
     done
 }
 median() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
+mean() { awk '{ sum += $1 } END { print NR ? sum / NR : "nan" }'; }
 bottleneck() { # 64 MiB from one site to the other, both ways in turns
     local name='64 MiB broadcast over 10 MByte/s, 10 ms' a b
     wanted "$name" || return
@@ -303,24 +304,26 @@ within_a_site() {
                 wanted "$name" || continue
                 [ -n "$bedded" ] || { build_bed 1 "$n" none 0; printf '\n'; }
                 bedded=1
-                rm -f "$work"/lan.* "$work/medians"
+                rm -f "$work"/lan.* "$work"/mean.* "$work/medians"
                 times=$TIMES
                 [ $bytes -lt 16777216 ] || [ "$TIMES" != 0 ] || times=8
                 for _ in $(seq "$ROUNDS"); do
                     line=$(grid "$op" $bytes "$times") || { lost "$name"; break; }
                     cut -d' ' -f2 <<<"$line" >>"$work/lan.gridcomm"
+                    cut -d' ' -f7 <<<"$line" >>"$work/mean.gridcomm"
                     for m in $chosen; do
                         case $m in *-han | *-smp) continue ;; esac
-                        line=$(mpi "$m" "$op" $bytes "$times") || line='- nan'
+                        line=$(mpi "$m" "$op" $bytes "$times") || line='- nan - - - - nan'
                         cut -d' ' -f2 <<<"$line" >>"$work/lan.$m"
+                        cut -d' ' -f7 <<<"$line" >>"$work/mean.$m"
                     done
                 done
                 [ -s "$work/lan.gridcomm" ] || continue
-                printf '%-48s gridcomm %9.3f ms' "$name" "$(median <"$work/lan.gridcomm")"
+                printf '%-48s gridcomm %9.3f ms (mean %.3f)' "$name" "$(median <"$work/lan.gridcomm")" "$(mean <"$work/mean.gridcomm")"
                 for m in $chosen; do
                     [ -s "$work/lan.$m" ] || continue
                     one=$(grep -v nan "$work/lan.$m" | median)
-                    printf '  %s %9.3f' "$m" "${one:-nan}"
+                    printf '  %s %9.3f (%.3f)' "$m" "${one:-nan}" "$(grep -v nan "$work/mean.$m" | mean)"
                     [ -z "$one" ] || echo "$one $work/lan.$m" >>"$work/medians"
                 done
                 [ ! -s "$work/medians" ] || paste "$work/lan.gridcomm" "$(sort -g "$work/medians" | sed -n '1s/.* //p')" |

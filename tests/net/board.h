@@ -8,7 +8,8 @@
  * counted, then come those of which the median is taken. Between, BOARD_HOOK is run at rank 0, if it is set, with the word
  * "begin" or "end": what counts bytes; the operations between both are told.
  *
- * Rank 0 prints: cold, median, least, most (ms), how many samples counted, how many operations ran between the hooks.
+ * Rank 0 prints: cold, median, least, most (ms), how many samples counted, how many operations ran between the hooks, and the
+ * mean (ms) of the samples: what rare stalls cost, which no median shows.
  */
 #ifndef BOARD_H
 #define BOARD_H
@@ -135,7 +136,10 @@ static inline int board_time(const struct board_job *j)
         return -1;
     }
     const double median = measure_median(seconds, n);
-    printf("%.3f %.3f %.3f %.3f %d %d\n", cold * 1e3, median * 1e3, seconds[0] * 1e3, seconds[n - 1] * 1e3, n, total - 1);
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += seconds[i];
+    printf("%.3f %.3f %.3f %.3f %d %d %.3f\n", cold * 1e3, median * 1e3, seconds[0] * 1e3, seconds[n - 1] * 1e3, n, total - 1,
+           sum / n * 1e3);
     fflush(stdout);
     return 0;
 }
