@@ -276,7 +276,6 @@ between_sites() {
     done
 }
 median() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
-mean() { awk '{ sum += $1 } END { print NR ? sum / NR : "nan" }'; }
 bottleneck() { # 64 MiB from one site to the other, both ways in turns
     local name='64 MiB broadcast over 10 MByte/s, 10 ms' a b
     wanted "$name" || return
@@ -291,8 +290,10 @@ bottleneck() { # 64 MiB from one site to the other, both ways in turns
     printf '%-48s %9.2f %9.2f %6s %s\n' "$name" "$(awk "BEGIN { print 67108.864 / $a }")" \
         "$(awk "BEGIN { print 67108.864 / $b }")" "$(awk '{ printf "%.3f\n", $1 / $2 }' "$work/pairs" | median)" "$(void)"
 }
-# In turns: the median of each, and of the ratios of the rounds to the MPI whose median is the least, with the least and the most
-# ratio (of 6 rounds and more they hold the true median with 97 % and more).
+mean() { awk '{ sum += $2 } END { print NR ? sum / NR : "nan" }'; }
+# In turns: the median of each, the mean of its means (lan.*: a median and a mean for each run), and the median of the ratios of the
+# rounds to the MPI whose median is the least, with the least and the most ratio (of 6 rounds and more they hold the true median
+# with 97 % and more).
 within_a_site() {
     local n op bytes name bedded line one m times
     pin
@@ -304,30 +305,28 @@ within_a_site() {
                 wanted "$name" || continue
                 [ -n "$bedded" ] || { build_bed 1 "$n" none 0; printf '\n'; }
                 bedded=1
-                rm -f "$work"/lan.* "$work"/mean.* "$work/medians"
+                rm -f "$work"/lan.* "$work/medians"
                 times=$TIMES
                 [ $bytes -lt 16777216 ] || [ "$TIMES" != 0 ] || times=8
                 for _ in $(seq "$ROUNDS"); do
                     line=$(grid "$op" $bytes "$times") || { lost "$name"; break; }
-                    cut -d' ' -f2 <<<"$line" >>"$work/lan.gridcomm"
-                    cut -d' ' -f7 <<<"$line" >>"$work/mean.gridcomm"
+                    cut -d' ' -f2,7 <<<"$line" >>"$work/lan.gridcomm"
                     for m in $chosen; do
                         case $m in *-han | *-smp) continue ;; esac
                         line=$(mpi "$m" "$op" $bytes "$times") || line='- nan - - - - nan'
-                        cut -d' ' -f2 <<<"$line" >>"$work/lan.$m"
-                        cut -d' ' -f7 <<<"$line" >>"$work/mean.$m"
+                        cut -d' ' -f2,7 <<<"$line" >>"$work/lan.$m"
                     done
                 done
                 [ -s "$work/lan.gridcomm" ] || continue
-                printf '%-48s gridcomm %9.3f ms (mean %.3f)' "$name" "$(median <"$work/lan.gridcomm")" "$(mean <"$work/mean.gridcomm")"
+                printf '%-48s gridcomm %9.3f ms (mean %.3f)' "$name" "$(median <"$work/lan.gridcomm")" "$(mean <"$work/lan.gridcomm")"
                 for m in $chosen; do
                     [ -s "$work/lan.$m" ] || continue
                     one=$(grep -v nan "$work/lan.$m" | median)
-                    printf '  %s %9.3f (%.3f)' "$m" "${one:-nan}" "$(grep -v nan "$work/mean.$m" | mean)"
+                    printf '  %s %9.3f (%.3f)' "$m" "${one:-nan}" "$(grep -v nan "$work/lan.$m" | mean)"
                     [ -z "$one" ] || echo "$one $work/lan.$m" >>"$work/medians"
                 done
                 [ ! -s "$work/medians" ] || paste "$work/lan.gridcomm" "$(sort -g "$work/medians" | sed -n '1s/.* //p')" |
-                    awk '$2 != "nan" { print $1 / $2 }' | sort -g >"$work/ratios"
+                    awk '$3 != "nan" { print $1 / $3 }' | sort -g >"$work/ratios"
                 [ ! -s "$work/medians" ] || printf '  x the faster %.2f  %s' "$(median <"$work/ratios")" \
                     "$(sed -n '1p;$p' "$work/ratios" | xargs printf '%.2f .. %.2f')"
                 echo
