@@ -19,8 +19,8 @@
 
 enum {
     ASK_DOUBLES = 7,                    /* from ASK_FIRST to beyond ASK_LAST */
-    WINDOW_FIRST = 65536,               /* bytes lent to a peer at first, at most ... */
-    WINDOW_LEAST = 4096                 /* ... and at least */
+    WINDOW_FIRST = 256 << 10,           /* bytes lent to a peer at first, at most: some messages, so that not each is answered; */
+    WINDOW_LEAST = 4096                 /* and at least */
 };
 #define QUIET_PAUSE (1 * (int64_t)GCI_NS_PER_MS)    /* between two looks whether a peer is quiet */
 #define ASK_FIRST (100 * (int64_t)GCI_NS_PER_MS)    /* a collective receive asks its peer after this, at most twice this, ... */

@@ -140,14 +140,14 @@ static peer *start_as(const peer_setup *setup)
 
 static peer *start(void)
 {
-    static const peer_setup setup = { .ranks = 3, .credits = CREDITS, .queue_packets = 8, .eager_budget = 1 << 20 };
+    static const peer_setup setup = { .ranks = 3, .credits = CREDITS, .queue_packets = 8, .eager_budget = 768 << 10 };
     return start_as(&setup);
 }
 
 /* Both in one cluster: windows are small at first, and collectives cut nothing. */
 static peer *start_near(void)
 {
-    static const peer_setup setup = { .ranks = 3, .credits = CREDITS, .queue_packets = 8, .eager_budget = 1 << 20, .same_site = true };
+    static const peer_setup setup = { .ranks = 3, .credits = CREDITS, .queue_packets = 8, .eager_budget = 768 << 10, .same_site = true };
     return start_as(&setup);
 }
 
@@ -427,6 +427,25 @@ static void payload_beyond_the_window(void **state)
     assert_true(atomic_load(&p->w.env.memory) <= before);
     peer_run(p);
     assert_true(link_is_closed(p));
+    stop(p);
+}
+
+/* A long eager message is a quarter of what a neighbour may send: it is two of them that bring a packet to say what it may. */
+static void two_long_messages_are_answered_at_once(void **state)
+{
+    (void)state;
+    static const peer_setup setup = { .ranks = 3, .credits = CREDITS, .queue_packets = 8, .eager_budget = 4 << 20, .same_site = true };
+    peer *p = start_as(&setup);
+    const uint16_t all = p->heard.window;
+    for (int i = 1; i <= 4; i++) {
+        const int before = p->said_count;
+        gci_packet k = envelope(p, GCI_PACKET_MAX, GCI_PACKET_MAX);
+        say(p, &k);
+        assert_done(receive(p, GCI_PACKET_MAX), GC_OK, GCI_PACKET_MAX);
+        peer_run(p);
+        assert_int_equal(p->said_count - before, i % 2 == 0);
+    }
+    assert_int_equal(last_said(p, GCI_STATE)->window, all);
     stop(p);
 }
 
@@ -1336,6 +1355,7 @@ int main(void)
         cmocka_unit_test(honest_peer_is_served),
         cmocka_unit_test(envelope_without_credit),
         cmocka_unit_test(payload_beyond_the_window),
+        cmocka_unit_test(two_long_messages_are_answered_at_once),
         cmocka_unit_test(starving_stays_within_the_budget),
         cmocka_unit_test(a_smaller_window_is_told),
         cmocka_unit_test(an_envelope_under_way_keeps_its_room),
