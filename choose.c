@@ -31,6 +31,8 @@
 enum { CHOOSE_TINY = 256,               /* up to here it is cheaper to send a block on, and again, than to each rank its own */
        CHOOSE_SHORT = 1024,             /* up to here a message costs its wake-up, not its bytes */
        CHOOSE_MIDDLE = 8 * 1024,        /* up to here latencies count, not bytes */
+       CHOOSE_BURST = 16 * 1024,        /* up to here all may send blocks to all at once, and queues on the way hold them; */
+       CHOOSE_FLOW = 256 * 1024,        /* beyond this they do, since TCP has the time to find each flow's share */
        CHOOSE_ONE_HOST = 64 * 1024,
        CHOOSE_BLOCKS = 16 * 1024,       /* beyond, the copies of a tree's inner ranks cost more than its messages save */
        CHOOSE_SEGMENT = 8 * 1024,       /* what is on its way while the next is made ready; */
@@ -74,10 +76,14 @@ static const struct choose_rule {
     { GCI_ALLGATHER,      ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_ALLGATHER,      ON_ONE_HOST, 0, CHOOSE_BLOCKS, false, "knomial:8" },
     { GCI_ALLGATHER,      ON_ONE_HOST, 0, 0, false, "ring" },
+    { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "doubling" },
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "circulant" },
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "direct" },
     { GCI_ALLTOALL,       ANYWHERE,    4, 0, false, "direct" },
     { GCI_ALLTOALL,       ANYWHERE,    0, CHOOSE_TINY, false, "bruck" },
+    { GCI_ALLTOALL,       ON_ONE_HOST, 0, 0, false, "direct" },
+    { GCI_ALLTOALL,       ANYWHERE,    0, CHOOSE_BURST, false, "direct" },
+    { GCI_ALLTOALL,       ANYWHERE,    0, CHOOSE_FLOW, false, "pairwise" },
     { GCI_ALLTOALL,       ANYWHERE,    0, 0, false, "direct" },
     { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_MIDDLE, false, "binomial" },

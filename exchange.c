@@ -13,7 +13,8 @@
  *              allreduce       2 (p - 1) rounds, 2 (p - 1) / p * m bytes (Patarasuk, Yuan 2009), the fewest there can be
  *   bruck      allgather       k rounds, (p - 1) / p * m bytes
  *              alltoall        k rounds, m / 2 bytes each (Bruck et al. 1997)
- *   pairwise   alltoall, reduce_scatter    p - 1 rounds, (p - 1) / p * m bytes, one exchange at a time
+ *   pairwise   alltoall        p / 2 rounds, (p - 1) / p * m bytes, two exchanges at a time, so that few flows share a queue
+ *              reduce_scatter  p - 1 rounds, (p - 1) / p * m bytes, one exchange at a time
  *   direct     all to all at once; takes every call. scan, exscan: everybody gets all lower vectors; in segments, a
  *              chain, or doubling if canonical
  *   scatter    bcast           k + p - 1 rounds, 2 (p - 1) / p * m bytes (van de Geijn 1994)
@@ -32,6 +33,7 @@
 #include "gridcomm_int.h"
 
 enum { EXCHANGE_AHEAD = 4,      /* pieces that a ring, a scan or a pairwise exchange has in scratch: one is met, others come */
+       EXCHANGE_TURNS = 2,      /* exchanges at a time of an alltoall: while one ends, bytes of the next fill the link */
        EXCHANGE_WINDOW = 16,    /* operands that a direct reduction receives ahead: bounds scratch, keeps senders busy */
        EXCHANGE_HEIGHT = 32 };  /* partial results of a canonical expression: one per bit of the number of ranks */
 
@@ -818,21 +820,22 @@ static int32_t exchange_turn(gci_builder *b, int32_t before, int32_t sent, int32
     return gci_emit_join(b);
 }
 
-/* In round t everybody sends to the rank t further, so that nobody gets two at once; in turn: one round after another. */
+/* In round t everybody sends to the rank t further; in turn: when the round two before is over. */
 static void exchange_alltoall(gci_builder *b, bool in_turn)
 {
     const gci_call *call = b->call;
-    int32_t turn = b->ready;
+    int32_t turns[EXCHANGE_TURNS] = { b->ready, b->ready };
     exchange_copy(b, exchange_block(exchange_recv_buf, &call->recv, call->rank),
                   exchange_block(b->input, &call->send, call->rank), gci_block_bytes(&call->recv, call->rank), b->ready);
     for (int t = 1; t < call->ranks; t++) {
         int to = exchange_peer(call, t), from = exchange_peer(call, -t);
+        int32_t *turn = &turns[t % EXCHANGE_TURNS];
         int32_t came = exchange_recv(b, from, exchange_block(exchange_recv_buf, &call->recv, from),
                                      gci_block_bytes(&call->recv, from), b->ready);
         int32_t sent = exchange_send(b, to, exchange_block(b->input, &call->send, to),
-                                     gci_block_bytes(&call->send, to), turn);
+                                     gci_block_bytes(&call->send, to), *turn);
         if (in_turn)
-            turn = exchange_turn(b, turn, sent, came);
+            *turn = exchange_turn(b, *turn, sent, came);
     }
 }
 

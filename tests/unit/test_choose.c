@@ -147,6 +147,25 @@ static void test_what_takes_a_chain(void **state)
     }
 }
 
+/* Blocks for everybody: short and very long ones all at once, others in turn. */
+static void test_what_goes_in_turn(void **state)
+{
+    (void)state;
+    static const struct { size_t bytes; const char *name; } alltoall[] = {
+        { 256, "bruck" }, { 264, "direct" }, { 16384, "direct" }, { 16392, "pairwise" }, { 256 << 10, "pairwise" },
+        { (256 << 10) + 8, "direct" } };
+    gci_algo_choice c;
+    job_spec j = { .coll = GCI_ALLTOALL, .ranks = 5 };
+    for (size_t i = 0; i < GCI_COUNT(alltoall); i++) {
+        j.bytes = alltoall[i].bytes;
+        assert_string_equal(chosen(j, 1, false, &c), alltoall[i].name);
+    }
+    j = (job_spec){ .coll = GCI_ALLGATHER, .bytes = 1 << 20, .ranks = 16 };
+    assert_string_equal(chosen(j, 1, false, &c), "doubling");
+    j.ranks = 15;
+    assert_string_equal(chosen(j, 1, false, &c), "circulant");
+}
+
 /* What is long and bound to an order never needs all vectors at one rank. */
 static void test_scratch_is_bounded(void **state)
 {
@@ -214,7 +233,8 @@ int main(void)
     seed_random();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_some_rule_does_every_call),
-        cmocka_unit_test(test_what_takes_a_chain), cmocka_unit_test(test_scratch_is_bounded),
+        cmocka_unit_test(test_what_takes_a_chain), cmocka_unit_test(test_what_goes_in_turn),
+        cmocka_unit_test(test_scratch_is_bounded),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
