@@ -127,7 +127,7 @@ static peer *start_with(const peer_setup *setup)
     return p;
 }
 
-/* A world of three ranks with a link to the peer, both sides resumed. */
+/* A world of three ranks with a link to the peer, both sides resumed; 64 KiB of the budget are for each at first. */
 static peer *start_as(const peer_setup *setup)
 {
     peer *p = start_with(setup);
