@@ -77,7 +77,7 @@ static const struct choose_rule {
     { GCI_GATHER,         ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_GATHER,         ANYWHERE,    0, CHOOSE_BLOCKS, false, "binomial" },
     { GCI_GATHER,         ANYWHERE,    0, 0, false, "flat" },
-    { GCI_ALLGATHER,      ANYWHERE,    4, CHOOSE_SHORT, false, "direct" },
+    { GCI_ALLGATHER,      ANYWHERE,    4, CHOOSE_SHORT, false, "doubling" },
     { GCI_ALLGATHER,      ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_ALLGATHER,      ON_ONE_HOST, 0, CHOOSE_BLOCKS, false, "knomial:8" },
     { GCI_ALLGATHER,      ON_ONE_HOST, 0, 0, false, "ring" },
