@@ -163,6 +163,8 @@ static void test_what_goes_in_turn(void **state)
     size_t sizes[25];
     for (size_t i = 0; i < GCI_COUNT(sizes); i++)
         sizes[i] = 65536;
+    j.bytes = sizes[0];
+    assert_string_equal(chosen(j, 1, false, &c), "pairwise");
     j.sizes = sizes;                    /* not known to all */
     assert_string_equal(chosen(j, 1, false, &c), "direct");
     j = (job_spec){ .coll = GCI_ALLGATHER, .bytes = 1 << 20, .ranks = 16 };

@@ -127,7 +127,7 @@ static peer *start_with(const peer_setup *setup)
     return p;
 }
 
-/* A world of three ranks with a link to the peer, both sides resumed; 64 KiB of the budget are for each at first. */
+/* A world of three ranks with a link to the peer, both sides resumed. */
 static peer *start_as(const peer_setup *setup)
 {
     peer *p = start_with(setup);
@@ -138,6 +138,7 @@ static peer *start_as(const peer_setup *setup)
     return p;
 }
 
+/* 64 KiB of the budget are for each rank at first. */
 static peer *start(void)
 {
     static const peer_setup setup = { .ranks = 3, .credits = CREDITS, .queue_packets = 8, .eager_budget = 768 << 10 };
