@@ -29,6 +29,7 @@ enum {
     STRANGERS_MAX = 128,            /* 128 * 0.6 KiB; 64 ranks that start at once find room */
     ACCEPT_AT_ONCE = STRANGERS_MAX / 2, /* at each of two sockets: who makes place holds memory until the turn of the loop ends */
     STRANGER_GRACE_MS = 250,        /* a living peer's HELLO is here by then, over most wide areas too */
+    CONNECT_DEADLINE_MS = 2000,     /* then afresh: a kernel sends SYN again after 1 s, and may send the next only after 3 s, and 7 s */
     SHAKE_DEADLINE_MS = 5000,       /* four messages over a bad wide area, one of them lost */
     ACCEPT_PAUSE_MS = 100,          /* out of descriptors or memory: let others give some back */
     STAGGER_MS = 250,               /* RFC 8305, 5: the recommended delay between attempts ... */
@@ -121,7 +122,7 @@ GCI void gci_conn_close(gci_control *c, gci_conn *k)
 static const char *dial_why(int err, const gci_shake *s, char text[GCI_TEXT])
 {
     if (err < 0)
-        snprintf(text, GCI_TEXT, "%s", gci_strerrno(err));
+        snprintf(text, GCI_TEXT, "%s", err == -ETIMEDOUT ? "no answer" : gci_strerrno(err));
     else if (err == 0)
         snprintf(text, GCI_TEXT, "closed the connection");
     else
@@ -424,6 +425,7 @@ static void conn_connected(gci_control *c, gci_conn *k)
         self.job = 0;
     gci_shake_connect(&k->shake, &self, k->purpose, k->peer, k->dial ? k->dial->strand : 0, k->dial ? k->dial->trunk : 0, nonce);
     k->stage = GCI_CONN_SHAKING;
+    k->deadline = c->now + dial_ms(k->tunnel ? TUNNEL_DEADLINE_MS : SHAKE_DEADLINE_MS);
     conn_shake(c, k);
 }
 
@@ -882,8 +884,8 @@ static void dial_try(gci_control *c, gci_dial *d)
     k->candidate = i;
     k->dial = d;
     k->tunnel = d->via[0] != 0;
-    if (k->tunnel)
-        k->deadline = c->now + dial_ms(TUNNEL_DEADLINE_MS);
+    if (!k->tunnel)
+        k->deadline = c->now + dial_ms(CONNECT_DEADLINE_MS);
     d->open++;
     if ((err = conn_watch(c, k, GCI_WRITE)) < 0)
         conn_fail(c, k, err);

@@ -1377,6 +1377,24 @@ static void test_stalls_without_memory(void **state)
     end_job(j);
 }
 
+/* A cut of most of peer_timeout swallows the SYN of a second later, too; a kernel's next one would come after the verdict. */
+static void live_apart(rank_state *r) { sim_sleep(r->proc, 2 * PEER_S * GCI_SECOND - r->started); }
+
+static void test_apart_for_long(void **state)
+{
+    sim_host *host[RANKS_MAX];
+    job *j = small_job(1, 2, live_apart, host);
+    (void)state;
+    sim_cut_at(host[0], host[1], 2 * GCI_SECOND);
+    sim_at(j->sim, 2 * GCI_SECOND + 1, reset_both, j->rank[0].proc, j->rank[1].proc);
+    sim_mend_at(host[0], host[1], 5 * GCI_SECOND + GCI_SECOND / 2);
+    run(j);
+    check_started(j, GCI_SECOND);
+    for (int r = 0; r < 2; r++)
+        check(j, !count_news(&j->rank[r], GCI_NEWS_DOWN, -1) && !count_news(&j->rank[r], GCI_NEWS_DEAD, -1), "rank %d has given up", r);
+    end_job(j);
+}
+
 static void test_complete(void **state)
 {
     job *j = small_job(2, 8, live_on_links, NULL);
@@ -1537,6 +1555,7 @@ int main(void)
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_quiesce),
         cmocka_unit_test(test_behind), cmocka_unit_test(test_redialled), cmocka_unit_test(test_stalls_without_memory),
+        cmocka_unit_test(test_apart_for_long),
         cmocka_unit_test(test_verdicts_without_memory),
         cmocka_unit_test(test_behind_verdict),
         cmocka_unit_test(test_complete),
