@@ -1,7 +1,7 @@
-/* coll.c: the collectives: cache of schedules, executor, agreement among ranks.
+/* coll.c: the collectives: the executor of schedules, agreement among ranks.
  * SPDX-License-Identifier: MIT
  *
- * A collective call becomes a *run*: a schedule (sched.c), the user's buffers, scratch, and per step how many steps it
+ * A collective call becomes a *run*: a schedule (plan.c, sched.c), the user's buffers, scratch, and per step how many steps it
  * still waits for. Starting a run posts what is ready; from then on it advances in the completion callbacks of its
  * messages, whoever drives the I/O, so a non-blocking collective progresses in any gc_ call and a blocking one is start
  * plus wait. Of the steps that are ready receives go first, then the others in list order; what is posted leaves at their end.
@@ -34,7 +34,7 @@
  *
  * All state is guarded by the world's monitor. User-defined operations are called inside it: of gc_ they may call gc_abort alone.
  *
- * Memory, per communicator: COLL_PLANS_MAX schedules of COLL_PLANS_BYTES together; per running collective one block: 64
+ * Memory, per communicator: the cache of schedules (plan.c); per running collective one block: 64
  * bytes a step and the schedule's scratch (see sched.c); up to COLL_SPARES blocks of COLL_SPARE_BYTES wait for reuse, so
  * that a loop of the same collectives allocates nothing, unless they ask for sizes first.
  */
@@ -45,8 +45,6 @@
 enum { COLL_SEQ_MASK = 0x3fffffff,      /* 30 bits: a tag */
        COLL_RECENT = 8,                 /* ended collectives whose signature is kept, for those who ask */
        COLL_NOTICES = 8,                /* mismatches heard of before this rank came to them */
-       COLL_PLANS_MAX = 32,             /* schedules in the cache of one communicator ... */
-       COLL_PLANS_BYTES = 1 << 20,      /* ... and their bytes together */
        COLL_SPARES = 4,                 /* blocks kept for reuse ... */
        COLL_SPARE_BYTES = 64 * 1024,    /* ... unless larger than this */
        COLL_ALIGN = 64,                 /* of scratch */
@@ -54,21 +52,6 @@ enum { COLL_SEQ_MASK = 0x3fffffff,      /* 30 bits: a tag */
        COLL_STEP = 64,                  /* of which each step counts as so many */
        COLL_SWAP_BYTES = 4096 };        /* a swapped reduction goes through a copy of so much at a time */
 #define COLL_TELL_EVERY (50 * (int64_t)GCI_NS_PER_MS)   /* an ended mismatch is told again at most this often */
-
-/* What shapes a schedule, and the schedule with the steps that each step lets go. */
-typedef struct coll_plan {
-    struct coll_plan *next;             /* in the cache, last used first */
-    gci_algo_choice        choice;           /* the schedule may be another's if this one did not fit */
-    gci_call          call;
-    gci_sched         sched;
-    int32_t          *first_after;      /* [steps + 1] into after[] */
-    int32_t          *after;            /* steps that wait for a step */
-    uint32_t         *nth;              /* [steps] of the messages with the same peer in the same direction */
-    size_t            bytes;
-    bool              swaps, cached;
-    int               runs;             /* that use it */
-    size_t            list[];           /* of an uneven call */
-} coll_plan;
 
 typedef struct coll_run coll_run;
 
@@ -94,7 +77,7 @@ struct coll_run {
     size_t      room;                   /* bytes of this block */
     gc_comm    *comm;
     gc_request *request;
-    coll_plan  *plan;
+    gci_plan   *plan;
     gci_coll_args args;
     coll_later *later;                  /* or NULL */
     uint32_t    seq, signature;
@@ -123,7 +106,7 @@ struct gci_coll_state {
     coll_run   *runs, *last;            /* running, oldest first */
     coll_run   *near;                   /* one of them: the next to be sought comes soon after it, mostly. NULL: none */
     coll_run   *spare;   int spares;
-    coll_plan  *plans;   int plan_count;   size_t plan_bytes;
+    gci_plans   plans;
     coll_recent recent[COLL_RECENT];    /* at seq % COLL_RECENT */
     gci_notice  notice[COLL_NOTICES];   /* kind 0: free */
     int         notices;                /* ever kept: where the next one goes */
@@ -133,200 +116,13 @@ struct gci_coll_state {
     gci_clusters clusters;
 };
 
-/* ---- the cache of schedules -------------------------------------------------------------------------------------- */
-
-static bool coll_same_list(const size_t *a, const size_t *b, int ranks)
-{
-    return a && b ? memcmp(a, b, (size_t)ranks * sizeof *a) == 0 : a == b;
-}
-
-static bool coll_same_blocks(const gci_blocks *a, const gci_blocks *b, int ranks)
-{
-    return a->each == b->each && coll_same_list(a->bytes, b->bytes, ranks) && coll_same_list(a->at, b->at, ranks);
-}
-
-static bool coll_same_call(const gci_call *a, const gci_call *b)
-{
-    return a->coll == b->coll && a->root == b->root && a->bytes == b->bytes && a->own == b->own && a->even == b->even &&
-           a->elem_bytes == b->elem_bytes && a->segment == b->segment && a->in_place == b->in_place &&
-           a->commutative == b->commutative && a->associative == b->associative && a->canonical == b->canonical &&
-           coll_same_blocks(&a->send, &b->send, a->ranks) && coll_same_blocks(&a->recv, &b->recv, a->ranks) &&
-           a->heard_bytes == b->heard_bytes && !a->heard == !b->heard &&
-           (!a->heard || memcmp(a->heard, b->heard, a->heard_bytes) == 0);
-}
-
-/* How many numbers the lists of a call are, and what it has heard. */
-static size_t coll_lists(const gci_call *call)
-{
-    return call->even ? 0 : 4 * (size_t)call->ranks + call->heard_bytes / sizeof(size_t) + 1;
-}
-
-static void coll_copy_list(const size_t **list, int ranks, size_t **room)
-{
-    if (!*list)
-        return;
-    memcpy(*room, *list, (size_t)ranks * sizeof **list);
-    *list = *room;
-    *room += ranks;
-}
-
-static void coll_copy_lists(gci_call *call, size_t *room)
-{
-    coll_copy_list(&call->send.bytes, call->ranks, &room);
-    coll_copy_list(&call->send.at, call->ranks, &room);
-    coll_copy_list(&call->recv.bytes, call->ranks, &room);
-    coll_copy_list(&call->recv.at, call->ranks, &room);
-    if (call->heard)
-        call->heard = memcpy(room, call->heard, call->heard_bytes);
-}
-
-static void coll_plan_free(gci_env *env, coll_plan *plan)
-{
-    gci_sched_free(env, &plan->sched);
-    gci_free(env, plan->first_after);
-    gci_free(env, plan->after);
-    gci_free(env, plan->nth);
-    gci_free(env, plan);
-}
-
-/* The messages with a peer are counted, in either direction. */
-static void coll_number(coll_plan *plan, uint32_t *peers)
-{
-    for (int32_t i = 0; i < plan->sched.steps; i++) {
-        const gci_step *step = &plan->sched.step[i];
-        if (step->kind <= GCI_STEP_RECV)
-            plan->nth[i] = peers[2 * step->peer + (step->kind == GCI_STEP_RECV)]++;
-    }
-}
-
-/* The schedule says for each step what it waits for; the executor needs what waits for it. */
-static int coll_invert(gci_env *env, coll_plan *plan)
-{
-    const gci_sched *s = &plan->sched;
-    plan->first_after = gci_alloc(env, ((size_t)s->steps + 2) * sizeof *plan->first_after);
-    plan->after = gci_alloc(env, ((size_t)s->waits + 1) * sizeof *plan->after);
-    plan->nth = gci_alloc(env, ((size_t)s->steps + 1) * sizeof *plan->nth);
-    uint32_t *peers = gci_alloc(env, 2 * (size_t)plan->call.ranks * sizeof *peers);
-    if (!plan->first_after || !plan->after || !plan->nth || !peers) {
-        gci_free(env, peers);
-        return GC_ERR_NOMEM;
-    }
-    coll_number(plan, peers);
-    gci_free(env, peers);
-    int32_t *count = plan->first_after + 2;     /* two ahead: the filling below moves each up to its final value */
-    for (int32_t i = 0; i < s->steps; i++) {
-        plan->swaps |= s->step[i].swapped;
-        for (int32_t k = 0; k < s->step[i].waits; k++) {
-            int32_t earlier = s->wait[s->step[i].first_wait + k];
-            if (earlier + 1 < s->steps)
-                count[earlier]++;
-        }
-    }
-    for (int32_t i = 1; i < s->steps; i++)
-        plan->first_after[i + 1] += plan->first_after[i];
-    for (int32_t i = 0; i < s->steps; i++)
-        for (int32_t k = 0; k < s->step[i].waits; k++)
-            plan->after[plan->first_after[s->wait[s->step[i].first_wait + k] + 1]++] = i;
-    plan->bytes += (size_t)s->steps * (sizeof *s->step + sizeof *plan->first_after + sizeof *plan->nth) +
-                   (size_t)s->waits * (sizeof *s->wait + sizeof *plan->after);
-    return GC_OK;
-}
-
-static int coll_plan_build(gci_env *env, const struct gci_coll_state *st, const gci_algo_choice *choice, const gci_call *call,
-                           coll_plan **out)
-{
-    bool forced = st->forced[call->coll].name[0] != 0;
-    gci_algo_choice used = *choice;
-    gci_call own = *call;
-    int err;
-    size_t lists = coll_lists(call) * sizeof(size_t);
-    coll_plan *plan = gci_alloc(env, sizeof *plan + lists);
-    if (!plan)
-        return GC_ERR_NOMEM;
-    plan->choice = *choice;
-    plan->call = *call;
-    plan->bytes = sizeof *plan + lists;
-    if (lists > 0)
-        coll_copy_lists(&plan->call, plan->list);
-    own.model = st->model;
-    while ((err = gci_sched_build(env, gci_algo_find(call->coll, used.name), used.name, &own, &plan->sched)) ==
-           GC_ERR_UNSUPPORTED && gci_choose_next(call, &used)) {
-        own.segment = used.segment;
-        own.tree = NULL;                /* it does not fit either */
-    }
-    if (err == GC_OK)
-        err = coll_invert(env, plan);
-    if (err < 0) {
-        coll_plan_free(env, plan);
-        return err;
-    }
-    if (used.next != choice->next)
-        gci_log(env, forced ? GC_LOG_WARN : GC_LOG_DEBUG, "%s: %s does not fit this call, %s does", gci_coll_name(call->coll),
-                choice->name, used.name);
-    if (env->debug & GCI_DEBUG_COLL)
-        gci_log(env, GC_LOG_DEBUG, "%s: %d ranks, root %d, %zu bytes: %s, %d steps", gci_coll_name(call->coll),
-                call->ranks, call->root, call->bytes ? call->bytes : call->own, used.name, (int)plan->sched.steps);
-    *out = plan;
-    return GC_OK;
-}
-
-static void coll_plan_release(gci_env *env, coll_plan *plan)
-{
-    if (--plan->runs == 0 && !plan->cached)
-        coll_plan_free(env, plan);
-}
-
-/* Takes the plan at *at out of the cache. */
-static void coll_plan_evict(gci_env *env, struct gci_coll_state *st, coll_plan **at)
-{
-    coll_plan *plan = *at;
-    *at = plan->next;
-    st->plan_count--;
-    st->plan_bytes -= plan->bytes;
-    plan->cached = false;
-    if (plan->runs == 0)
-        coll_plan_free(env, plan);
-}
-
-static void coll_plan_keep(gci_env *env, struct gci_coll_state *st, coll_plan *plan)
-{
-    if (plan->bytes > COLL_PLANS_BYTES)
-        return;
-    plan->next = st->plans;
-    plan->cached = true;
-    st->plans = plan;
-    st->plan_count++;
-    st->plan_bytes += plan->bytes;
-    while (st->plan_count > COLL_PLANS_MAX || st->plan_bytes > COLL_PLANS_BYTES) {
-        coll_plan **last = &st->plans;
-        while ((*last)->next)
-            last = &(*last)->next;
-        coll_plan_evict(env, st, last);
-    }
-}
-
 /* The plan for a call, with one more run counted on it. */
-static int coll_plan_get(gc_comm *comm, const gci_algo_choice *choice, const gci_call *call, coll_plan **out)
+static int coll_plan(gc_comm *comm, const gci_algo_choice *choice, const gci_call *call, gci_plan **out)
 {
     struct gci_coll_state *st = comm->coll;
-    for (coll_plan **at = call->tree ? NULL : &st->plans; at && *at; at = &(*at)->next) {
-        coll_plan *plan = *at;
-        if (strcmp(plan->choice.name, choice->name) == 0 && coll_same_call(&plan->call, call)) {
-            *at = plan->next;
-            plan->next = st->plans;
-            st->plans = plan;
-            plan->runs++;
-            *out = plan;
-            return GC_OK;
-        }
-    }
-    int err = coll_plan_build(&comm->world->env, st, choice, call, out);
-    if (err < 0)
-        return err;
-    (*out)->runs++;
-    if (!call->tree)
-        coll_plan_keep(&comm->world->env, st, *out);
-    return GC_OK;
+    gci_call own = *call;
+    own.model = st->model;
+    return gci_plan_get(&comm->world->env, &st->plans, choice, &own, st->forced[call->coll].name[0] != 0, out);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
@@ -337,7 +133,7 @@ static size_t coll_round_up(size_t bytes)
 }
 
 /* Bytes through which swapped reductions go: whole elements, at least one. */
-static size_t coll_swap_bytes(const coll_plan *plan)
+static size_t coll_swap_bytes(const gci_plan *plan)
 {
     size_t elem = plan->call.elem_bytes;
     return !plan->swaps ? 0 : elem >= COLL_SWAP_BYTES ? elem : COLL_SWAP_BYTES / elem * elem;
@@ -392,7 +188,7 @@ static void coll_ready(coll_run *run, int32_t i)
     run->others[at] = i;
 }
 
-static coll_run *coll_run_new(gc_comm *comm, const gci_coll_args *args, coll_plan *plan)
+static coll_run *coll_run_new(gc_comm *comm, const gci_coll_args *args, gci_plan *plan)
 {
     const gci_sched *s = &plan->sched;
     size_t steps = (size_t)s->steps, swap = coll_swap_bytes(plan);
@@ -432,12 +228,12 @@ static void coll_later_free(gci_env *env, coll_later *later)
 /* NULL: out of memory. */
 static coll_later *coll_later_new(gci_env *env, const gci_coll_args *args, const gci_algo_choice *choice)
 {
-    coll_later *later = gci_alloc(env, sizeof *later + coll_lists(&args->call) * sizeof *later->list);
+    coll_later *later = gci_alloc(env, sizeof *later + gci_call_lists(&args->call) * sizeof *later->list);
     if (!later)
         return NULL;
     later->args = *args;
     later->choice = *choice;
-    coll_copy_lists(&later->args.call, later->list);
+    gci_call_copy_lists(&later->args.call, later->list);
     if (gci_wide_ask(env, &args->call, &later->ask) < 0) {
         coll_later_free(env, later);
         return NULL;
@@ -575,7 +371,7 @@ static void coll_end(coll_run *run, int error, int fault_world_rank, const char 
         coll_discard(comm, run->seq);
         gci_request_fail(request, error, fault_world_rank, "%s", text);
     }
-    coll_plan_release(&comm->world->env, run->plan);
+    gci_plan_release(&comm->world->env, run->plan);
     coll_later_free(&comm->world->env, run->later);
     coll_block_keep(comm, run);
     if (error == GC_OK)
@@ -650,7 +446,7 @@ static uint32_t coll_signature_at(const coll_run *run, const gci_step *step)
 
 static void coll_step_ended(coll_run *run, int32_t i)
 {
-    const coll_plan *plan = run->plan;
+    const gci_plan *plan = run->plan;
     run->step[i].ended = true;
     run->left--;
     for (int32_t k = plan->first_after[i]; k < plan->first_after[i + 1]; k++)
@@ -780,17 +576,17 @@ static int coll_go_on(coll_run *run, coll_run **out)
 {
     gc_comm *comm = run->comm;
     coll_later *later = run->later;
-    coll_plan *plan = NULL;
+    gci_plan *plan = NULL;
     coll_run *next = NULL;
     gci_wide_hear(later->ask);
     later->args.call.heard = later->ask->sizes;
     later->args.call.heard_bytes = later->ask->sizes_bytes;
-    int err = coll_plan_get(comm, &later->choice, &later->args.call, &plan);
+    int err = coll_plan(comm, &later->choice, &later->args.call, &plan);
     if (err < 0)
         return err;
     next = coll_run_new(comm, &later->args, plan);
     if (!next) {
-        coll_plan_release(&comm->world->env, plan);
+        gci_plan_release(&comm->world->env, plan);
         return GC_ERR_NOMEM;
     }
     coll_seen(run, GCI_SEEN_END, GC_OK, NULL, NULL);
@@ -801,7 +597,7 @@ static int coll_go_on(coll_run *run, coll_run **out)
     next->signature = run->signature;
     coll_put_in(comm->coll, next, run);
     coll_take_out(comm->coll, run);
-    coll_plan_release(&comm->world->env, run->plan);
+    gci_plan_release(&comm->world->env, run->plan);
     coll_block_keep(comm, run);
     coll_seen(next, GCI_SEEN_START, 0, NULL, NULL);
     *out = next;
@@ -957,7 +753,7 @@ static int coll_prepare(gc_comm *comm, const gci_coll_args *args, const gci_algo
     gci_env *env = &comm->world->env;
     gci_coll_args first = *args;
     gci_algo_choice how = *choice;
-    coll_plan *plan = NULL;
+    gci_plan *plan = NULL;
     coll_later *later = NULL;
     if (strcmp(choice->name, "wide") == 0 && gci_wide_asks(&args->call)) {
         later = coll_later_new(env, args, choice);
@@ -966,7 +762,7 @@ static int coll_prepare(gc_comm *comm, const gci_coll_args *args, const gci_algo
         first = (gci_coll_args){ .call = later->ask->call, .send = later->ask->told, .recv = later->ask->heard };
         how = (gci_algo_choice){ .name = "direct" };
     }
-    int err = coll_plan_get(comm, &how, &first.call, &plan);
+    int err = coll_plan(comm, &how, &first.call, &plan);
     if (err < 0) {
         coll_later_free(env, later);
         return err;
@@ -976,7 +772,7 @@ static int coll_prepare(gc_comm *comm, const gci_coll_args *args, const gci_algo
     if (!request) {
         if (run)
             coll_block_keep(comm, run);
-        coll_plan_release(env, plan);
+        gci_plan_release(env, plan);
         coll_later_free(env, later);
         return GC_ERR_NOMEM;
     }
@@ -1120,8 +916,7 @@ GCI void gci_coll_decide_by(gc_comm *comm, gc_model *model)
     gci_enter(comm->world);
     gc_model *old = st->model;
     st->model = model;
-    while (st->plans)                   /* trees may be made for the old one */
-        coll_plan_evict(&comm->world->env, st, &st->plans);
+    gci_plans_drop(&comm->world->env, &st->plans);      /* trees may be made for the old one */
     gci_leave(comm->world);
     gci_model_drop(&comm->world->env, old);
 }
@@ -1173,8 +968,7 @@ GCI void gci_coll_close(gc_comm *comm)
     if (!st)
         return;
     gci_coll_fail(comm, GC_ERR_CANCELLED, -1, "the communicator was freed");
-    while (st->plans)
-        coll_plan_evict(env, st, &st->plans);
+    gci_plans_drop(env, &st->plans);
     while (st->spare) {
         coll_run *run = st->spare;
         st->spare = run->next;

@@ -8,7 +8,7 @@
  *   describe.c     what was chosen and why, as text and pictures
  *   measure.c      models measured over a running communicator
  *   modeluse.c     a communicator chooses its algorithms by a model
- *   coll.c         collectives: choice, schedule cache, executor
+ *   coll.c         collectives: choice, executor, agreement of all ranks
  *   message.c      the message calls of the public interface
  *   shrink.c       the survivors of a communicator agree who they are
  *   post.c         starting messages: sends, receives, probes, and giving them up
@@ -35,6 +35,7 @@
  *   launch.c       what a process is told at start: options, environment, the variables of launchers
  *   boot.c         cards, the handshake of every port (bytes in, bytes out)
  *   site.c         which hosts are at one site (pure)
+ *   plan.c         schedules made ready to run, and a cache of them (pure)
  *   sched.c op.c   schedules and the algorithms that emit them; types and reduction kernels (pure)
  *   decide.c       which algorithm a model says is the fastest (pure)
  *   predict.c      how long a collective takes under a model (pure)
@@ -667,6 +668,34 @@ GCI void gci_choose_describe(const gci_clusters *, int ranks, const gci_algo_cho
 GCI bool gci_choose_read_name(enum gci_coll, const char *text, size_t bytes, gci_algo_choice *);
 /* GRIDCOMM_ALGO: GC_OK or GC_ERR_CONFIG; NULL is fine. */
 GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], char error_text[GCI_TEXT]);
+
+/* ---- plan.c: schedules made ready to run, and a cache of them (pure) ------------------------------------------------ */
+
+/* A schedule, what shaped it, and the steps that each step lets go. */
+typedef struct gci_plan {
+    struct gci_plan *next;              /* in the cache, last used first */
+    gci_algo_choice  choice;            /* the schedule may be another's if this one did not fit */
+    gci_call         call;
+    gci_sched        sched;
+    int32_t         *first_after;       /* [steps + 1] into after[] */
+    int32_t         *after;             /* steps that wait for a step */
+    uint32_t        *nth;               /* [steps] of the messages with the same peer in the same direction */
+    size_t           bytes;
+    bool             swaps;             /* a step is swapped */
+    bool             cached;
+    int              runs;              /* that use it */
+    size_t           list[];            /* of an uneven call */
+} gci_plan;
+
+typedef struct gci_plans { gci_plan *first; int count; size_t bytes; } gci_plans;      /* of one communicator; starts as zeros */
+
+/* The plan for a call, with one more run counted on it; of the algorithm chosen, or else the next by the rules that fits (a
+ * warning if it was insisted on). Errors as of gci_sched_build. */
+GCI int  gci_plan_get(gci_env *, gci_plans *, const gci_algo_choice *, const gci_call *, bool insisted, gci_plan **out);
+GCI void gci_plan_release(gci_env *, gci_plan *);       /* a run of it is over */
+GCI void gci_plans_drop(gci_env *, gci_plans *);        /* all of them, as soon as their runs are over */
+GCI size_t gci_call_lists(const gci_call *);            /* size_t for the lists of an uneven call, and what it has heard; */
+GCI void gci_call_copy_lists(gci_call *, size_t *room); /* puts them there, and lets the call have these */
 
 /* ---- decide.c: which algorithm a model says is the fastest (pure) --------------------------------------------------- */
 
@@ -1956,7 +1985,7 @@ typedef struct gci_p2p gci_p2p;
 enum gci_context_kind { GCI_CONTEXT_P2P, GCI_CONTEXT_COLL, GCI_CONTEXT_CREATE, GCI_CONTEXT_MEASURE, GCI_CONTEXT_SHRINK,
                         GCI_CONTEXT_KINDS };
 
-struct gci_coll_state;          /* coll.c: schedule cache and running collectives of one communicator */
+struct gci_coll_state;          /* coll.c: schedules and running collectives of one communicator */
 
 struct gc_comm {
     gci_world *world;

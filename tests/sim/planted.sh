@@ -25,7 +25,7 @@ p2p.c|(m->recv && m->come && m->got < message_need(m))|false|sequence: a grant t
 peers.c|        r->in_flight = 0;||sequence: chunks that a way lost count as under way
 peers.c|            r->stage = GCI_STAGE_SENT;\n    }|            r->in_flight = 0;\n    }|sequence: a send goes on where a lost way had brought it
 coll.c|        if (--run->step[plan->after[k]].waits == 0)|        if (--run->step[plan->after[k]].waits == (i == 61))|executor: one step of a long schedule does not wait for all that it should
-coll.c|coll_same_blocks(&a->recv, &b->recv, a->ranks) &&||schedules: that of other blocks is taken
+plan.c|plan_same_blocks(&a->recv, &b->recv, a->ranks) &&||schedules: that of other blocks is taken
 forward.c|    if (link->in.epoch != o->epoch)|    if (link->in.epoch != o->epoch \|\| link->in.seq == 19)|forwarding: the twentieth packet of a pair is dropped
 forward.c|    return hop->lost && hop->lost_epoch == o->epoch;|    return false;|epochs: a link that lost packets is used on in the same epoch
 forward.c|        else if (ahead > 0)|        else if (ahead > 9)|epochs: packets of the next epoch are skipped
