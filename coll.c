@@ -335,8 +335,8 @@ static void coll_seen(const coll_run *run, enum gci_seen_what what, int32_t n, c
     if (env->seen)
         env->seen(env->seen_user, &(gci_seen){ .what = what, .comm = run->comm, .seq = run->seq, .signature = run->signature,
                                                .asks = run->later && !run->later->begun, .args = &run->args,
-                                               .choice = &run->plan->choice, .sched = &run->plan->sched, .n = n, .to = to,
-                                               .from = from });
+                                               .choice = &run->plan->choice, .used = &run->plan->used,
+                                               .sched = &run->plan->sched, .n = n, .to = to, .from = from });
 }
 
 /* Puts a run where it belongs in the list: behind `before`, NULL: first. */
@@ -747,26 +747,39 @@ static bool coll_foreseen(gc_comm *comm, uint32_t seq, uint32_t mine, bool fails
     return found;
 }
 
+/* The plan with which a call begins: its own; or, where the algorithm that fits it asks for sizes, that of the asking: then *args
+ * become those of it, and *later is what follows. */
+static int coll_first_plan(gc_comm *comm, const gci_algo_choice *choice, gci_coll_args *args, coll_later **later, gci_plan **plan)
+{
+    gci_env *env = &comm->world->env;
+    bool asks = gci_wide_asks(&args->call);
+    if (!asks || strcmp(choice->name, "wide") != 0) {
+        int err = coll_plan(comm, choice, &args->call, plan);
+        if (err < 0 || !asks || strcmp((*plan)->used.name, "wide") != 0)
+            return err;
+        gci_plan_release(env, *plan);   /* another was wanted, and does not fit */
+    }
+    *later = coll_later_new(env, args, choice);
+    if (!*later)
+        return GC_ERR_NOMEM;
+    const gci_ask *ask = (*later)->ask;
+    *args = (gci_coll_args){ .call = ask->call, .send = ask->told, .recv = ask->heard };
+    int err = coll_plan(comm, &(gci_algo_choice){ .name = "direct" }, &args->call, plan);
+    if (err < 0)
+        coll_later_free(env, *later);
+    return err;
+}
+
 /* Makes the run and its request; *out has them together or not at all. */
 static int coll_prepare(gc_comm *comm, const gci_coll_args *args, const gci_algo_choice *choice, coll_run **out)
 {
     gci_env *env = &comm->world->env;
     gci_coll_args first = *args;
-    gci_algo_choice how = *choice;
     gci_plan *plan = NULL;
     coll_later *later = NULL;
-    if (strcmp(choice->name, "wide") == 0 && gci_wide_asks(&args->call)) {
-        later = coll_later_new(env, args, choice);
-        if (!later)
-            return GC_ERR_NOMEM;
-        first = (gci_coll_args){ .call = later->ask->call, .send = later->ask->told, .recv = later->ask->heard };
-        how = (gci_algo_choice){ .name = "direct" };
-    }
-    int err = coll_plan(comm, &how, &first.call, &plan);
-    if (err < 0) {
-        coll_later_free(env, later);
+    int err = coll_first_plan(comm, choice, &first, &later, &plan);
+    if (err < 0)
         return err;
-    }
     coll_run *run = coll_run_new(comm, &first, plan);
     gc_request *request = run ? gci_request_new(comm, GCI_REQUEST_COLL) : NULL;
     if (!request) {

@@ -674,7 +674,8 @@ GCI int gci_choose_read(const char *text, gci_algo_choice forced[GCI_COLLS], cha
 /* A schedule, what shaped it, and the steps that each step lets go. */
 typedef struct gci_plan {
     struct gci_plan *next;              /* in the cache, last used first */
-    gci_algo_choice  choice;            /* the schedule may be another's if this one did not fit */
+    gci_algo_choice  choice;
+    gci_algo_choice  used;              /* whose schedule it is: another's if that one does not fit the call */
     gci_call         call;
     gci_sched        sched;
     int32_t         *first_after;       /* [steps + 1] into after[] */
@@ -2417,7 +2418,7 @@ typedef struct gci_seen {
     uint32_t                seq, signature;
     bool                    asks;           /* for the sizes of the call that follows under the same number */
     const gci_coll_args    *args;           /* as called */
-    const gci_algo_choice  *choice;
+    const gci_algo_choice  *choice, *used;  /* these differ if what was chosen does not fit */
     const gci_sched        *sched;          /* that it runs: of this call, or from the cache */
     int32_t                 n;
     const void             *to, *from;      /* STEP: what it really reads and writes; of a message both are its buffer */

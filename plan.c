@@ -119,30 +119,29 @@ static int plan_sched(gci_env *env, const gci_call *call, gci_algo_choice *used,
 
 static int plan_build(gci_env *env, const gci_algo_choice *choice, const gci_call *call, bool insisted, gci_plan **out)
 {
-    gci_algo_choice used = *choice;
     size_t lists = gci_call_lists(call) * sizeof(size_t);
     gci_plan *plan = gci_alloc(env, sizeof *plan + lists);
     if (!plan)
         return GC_ERR_NOMEM;
-    plan->choice = *choice;
+    plan->choice = plan->used = *choice;
     plan->call = *call;
     plan->call.model = NULL;            /* may be gone before it */
     plan->bytes = sizeof *plan + lists;
     if (lists > 0)
         gci_call_copy_lists(&plan->call, plan->list);
-    int err = plan_sched(env, call, &used, &plan->sched);
+    int err = plan_sched(env, call, &plan->used, &plan->sched);
     if (err == GC_OK)
         err = plan_invert(env, plan);
     if (err < 0) {
         plan_free(env, plan);
         return err;
     }
-    if (used.next != choice->next)
+    if (plan->used.next != choice->next)
         gci_log(env, insisted ? GC_LOG_WARN : GC_LOG_DEBUG, "%s: %s does not fit this call, %s does", gci_coll_name(call->coll),
-                choice->name, used.name);
+                choice->name, plan->used.name);
     if (env->debug & GCI_DEBUG_COLL)
         gci_log(env, GC_LOG_DEBUG, "%s: %d ranks, root %d, %zu bytes: %s, %d steps", gci_coll_name(call->coll),
-                call->ranks, call->root, call->bytes ? call->bytes : call->own, used.name, (int)plan->sched.steps);
+                call->ranks, call->root, call->bytes ? call->bytes : call->own, plan->used.name, (int)plan->sched.steps);
     *out = plan;
     return GC_OK;
 }

@@ -438,6 +438,13 @@ static int uneven_at_once(gc_comm *world, int rank, int size, void *arg)
     return 0;
 }
 
+/* What is forced does not fit blocks whose sizes nobody else knows: then the rules decide, and these ask. */
+static void unfit(gc_options *options, int rank, void *arg)
+{
+    (void)rank, (void)arg;
+    options->algo = "scatter:binomial,gather:chain,alltoall:bruck";
+}
+
 /* One rank never comes; the others give up, whatever they have come to. */
 static int uneven_given_up(gc_comm *world, int rank, int size, void *arg)
 {
@@ -475,8 +482,12 @@ static void test_uneven(void **state)
     for (int i = 0; i < COUNT(ranks); i++)
         for (int sites = 1; sites <= 3; sites++) {
             const gct_spec spec = { .ranks = ranks[i], .sites = sites, .time_limit = 100 };
+            gct_spec other = spec;
+            other.options = unfit;
             assert_int_equal(0, gct_job(&spec, uneven, NULL));
+            assert_int_equal(0, gct_job(&other, uneven, NULL));
             assert_int_equal(0, gct_job(&spec, uneven_at_once, NULL));
+            assert_int_equal(0, gct_job(&other, uneven_at_once, NULL));
             if (i < 2)
                 assert_int_equal(0, gct_job(&spec, uneven_given_up, NULL));
         }

@@ -188,15 +188,23 @@ static bool has_for(const gci_call *call, int a, int b)
     return a != b && bytes > 0 && (call->coll != GCI_REDUCE || b == s->of[call->root]) && (!scans_up || a < b);
 }
 
+/* Neighbours in rank order that are in different clusters. */
+static int hops_in_order(const gci_call *call)
+{
+    const gci_clusters *s = call->clusters;
+    int hops = 0;
+    for (int r = 1; r < call->ranks; r++)
+        hops += s->of[r] != s->of[r - 1];
+    return hops;
+}
+
 static bool is_long(const gci_call *call)
 {
     size_t bytes = call->bytes;
     if (call->coll == GCI_REDUCE_SCATTER)
         bytes = gci_blocks_bytes(&call->send, 0, call->ranks) / (size_t)call->ranks;
     const gci_clusters *s = call->clusters;
-    size_t hops = 0;
-    for (int r = 1; r < call->ranks; r++)
-        hops += s->of[r] != s->of[r - 1];
+    size_t hops = (size_t)hops_in_order(call);
     bool hopping = call->coll != GCI_REDUCE_SCATTER && !s->runs;
     return bytes > SHORT_BYTES && !(hopping && bytes <= HOP_BYTES * hops / (size_t)(s->longest * (s->clusters - 1)));
 }
@@ -222,12 +230,29 @@ static bool is_divided(const gci_call *call)
     return can && clusters > 2 && call->bytes > WORTH_BYTES / (clusters - 2) && call->bytes > SHARE_BYTES * clusters;
 }
 
+/* Of what is not associative, and long: a chain in rank order, of an allreduce there and back, of a reduce and on to its root; or
+ * all vectors straight to who wants the result. */
+static bool is_chain(const gci_call *call, const check_report *report)
+{
+    int hops = report->wan_hops, in_order = hops_in_order(call);
+    if (call->coll == GCI_REDUCE_SCATTER)
+        return hops == 1;
+    if (is_scan(call->coll))
+        return hops == 1 || hops == in_order;
+    bool again = report->repeated > 0 && call->clusters->runs;
+    return !again && (call->coll == GCI_ALLREDUCE ? hops == 2 * in_order : hops >= 1 && hops <= in_order + 1);
+}
+
 static void check_wide(witness *w, const collective *c, const check_report *report)
 {
     enum witness_case why = witness_exception(&c->call[0]);
     w->report.wide[why]++;
-    if (why == WITNESS_LONG)
+    if (why == WITNESS_LONG) {
+        if (!is_chain(&c->call[0], report))
+            fault(w, c, "%d wide-area messages on a way, %zu bytes enter a cluster again, and it is long", report->wan_hops,
+                  report->repeated);
         return;
+    }
     bool divided = is_divided(&c->call[0]);
     w->report.divided += divided;
     if (divided ? report->wan_hops != 2 : report->wan_hops > 1)
@@ -289,8 +314,9 @@ static enum witness_choice who_chose(const gci_seen *e)
     if (gci_coll_model(e->comm) && any_can)     /* as all have it, which the schedules' proof sees */
         return WITNESS_MODEL;
     gci_algo_choice want = gci_choose(call, &forced[call->coll]);
+    bool fits = strcmp(e->used->name, e->choice->name) == 0;    /* else the rules decide after all */
     if (strcmp(want.name, e->choice->name) == 0 && want.segment == call->segment)
-        return call->tree ? WITNESS_TREE : forced[call->coll].name[0] ? WITNESS_FORCED : WITNESS_RULES;
+        return !fits ? WITNESS_RULES : call->tree ? WITNESS_TREE : forced[call->coll].name[0] ? WITNESS_FORCED : WITNESS_RULES;
     bool last = call->coll == GCI_BARRIER && e->comm == world->self && strcmp(e->choice->name, "knomial:8") == 0;
     return last ? WITNESS_LAST_BARRIER : WITNESS_NOBODY;
 }
@@ -323,7 +349,7 @@ static void start(witness *w, collective *c, const gci_seen *e)
         fault(w, c, "rank %d calls itself %d of %d", rank, call->rank, call->ranks);
     if (memcmp(call->clusters->of, c->clusters.of, ranks * sizeof *c->clusters.of) != 0)
         fault(w, c, "rank %d sees other clusters", rank);
-    if (!e->asks && (call->heard != NULL) != (strcmp(e->choice->name, "wide") == 0 && gci_wide_asks(call)))
+    if (!e->asks && (call->heard != NULL) != (strcmp(e->used->name, "wide") == 0 && gci_wide_asks(call)))
         fault(w, c, "rank %d has asked for sizes without need, or not asked", rank);
     if (run->choice == WITNESS_NOBODY)
         fault(w, c, "rank %d runs %s, for which nobody asked", rank, e->choice->name);

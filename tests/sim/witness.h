@@ -6,7 +6,8 @@
  * names; and all of them. When the last rank of the communicator is through, the schedules of all ranks together go to
  * sched_check, with the calls as they were made. Where the rules of choose.c have chosen, and there are clusters, the two
  * wide-area conditions hold: (1) no way with more than one wide-area message, but of vectors that are divided: there it is two;
- * (2) nothing enters a cluster twice, but where witness_exception names why: there (2) is broken.
+ * (2) nothing enters a cluster twice, but where witness_exception names why: there (2) is broken, of what is long and not
+ * associative (1), by just as many messages as a chain in rank order has.
  *
  * Nothing is passed over: a collective is proven, or it failed at some rank (an error is what that rank's program got), or its
  * ranks called different things and none had to wait for another to see it, or it was cut short: not all ranks came to it or
@@ -28,7 +29,7 @@ enum witness_choice { WITNESS_RULES, WITNESS_FORCED, WITNESS_TREE, WITNESS_MODEL
 
 enum witness_case { WITNESS_NONE,
                     WITNESS_SHORT,          /* not associative: all vectors go to who wants the result */
-                    WITNESS_LONG,           /* ... long ones in a tree in rank order instead, of any number of hops */
+                    WITNESS_LONG,           /* ... long ones in a chain in rank order, or straight: (1) is broken, not more */
                     WITNESS_CANONICAL,      /* GRIDCOMM_ORDER=rank: a vector for each canonical subexpression of a cluster */
                     WITNESS_RANK_ORDER,     /* not commutative, clusters no runs of ranks: a vector for each run */
                     WITNESS_REORDERED_SCAN, /* clusters no runs of ranks: all vectors */

@@ -92,6 +92,20 @@ static void test_lists(void **state)
     none_left();
 }
 
+/* Doubling is for powers of two: the rules find what fits. It is kept for who asks for doubling again. */
+static void test_unfit(void **state)
+{
+    (void)state;
+    gci_call call = bcast(0, 0);
+    call.coll = GCI_ALLGATHER;
+    call.own = call.recv.each = 100;
+    gci_plan *plan = pass("doubling", &call);
+    assert_string_equal(plan->choice.name, "doubling");
+    assert_string_not_equal(plan->used.name, "doubling");
+    assert_ptr_equal(pass("doubling", &call), plan);
+    none_left();
+}
+
 /* The longest unused go first; who runs one that has gone keeps it. */
 static void test_full(void **state)
 {
@@ -190,7 +204,8 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same_again), cmocka_unit_test(test_lists), cmocka_unit_test(test_full),
+        cmocka_unit_test(test_the_same_again), cmocka_unit_test(test_lists), cmocka_unit_test(test_unfit),
+        cmocka_unit_test(test_full),
         cmocka_unit_test(test_long), cmocka_unit_test(test_dropped_while_it_runs), cmocka_unit_test(test_inverted),
         cmocka_unit_test(test_out_of_memory),
     };
