@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { WHAT_BYTES = 320, ROUNDS = 1500, CLUSTERS_MAX = 16 };
+enum { WHAT_BYTES = 320, PATH_MAX_BYTES = 32, ROUNDS = 1500, CLUSTERS_MAX = 16 };
 
 static gci_env env;
 
@@ -79,17 +79,36 @@ static void each_algo(void (*look)(job_spec *))
 
 typedef struct place { gci_topo topo; gci_clusters clusters; } place;
 
-/* of: cluster of each rank. Racks of three within, two ranks to a host. */
-static void make_place(place *p, int ranks, const int of[])
+typedef void path_of(char path[PATH_MAX_BYTES], int rank, int site);
+
+static void site_and_rack(char path[PATH_MAX_BYTES], int rank, int site)
 {
-    char (*path)[32] = calloc((size_t)ranks, sizeof *path);
+    snprintf(path, PATH_MAX_BYTES, "site%d/rack%d", site, rank / 3 % 3);
+}
+
+/* Any depth, not the same for all; of one site some ranks without any name. */
+static void random_path(char path[PATH_MAX_BYTES], int rank, int site)
+{
+    (void)rank;
+    path[0] = 0;
+    if (site == 0 && !below(4))
+        return;
+    int used = snprintf(path, PATH_MAX_BYTES, "site%d", site);
+    for (int depth = below(5); depth > 0; depth--)
+        used += snprintf(path + used, PATH_MAX_BYTES - (size_t)used, "/%c%d", 'a' + depth, below(3));
+}
+
+/* of: site of each rank. Two ranks to a host. */
+static void make_paths(place *p, int ranks, const int of[], path_of *name)
+{
+    char (*path)[PATH_MAX_BYTES] = calloc((size_t)ranks, sizeof *path);
     const char **paths = calloc((size_t)ranks, sizeof *paths);
     int *hosts = calloc((size_t)ranks, sizeof *hosts);
     assert_non_null(path);
     assert_non_null(paths);
     assert_non_null(hosts);
     for (int r = 0; r < ranks; r++) {
-        snprintf(path[r], sizeof path[r], "site%d/rack%d", of[r], r / 3 % 3);
+        name(path[r], r, of[r]);
         paths[r] = path[r];
         hosts[r] = r / 2 * ranks + of[r];
     }
@@ -98,6 +117,12 @@ static void make_place(place *p, int ranks, const int of[])
     free(hosts);
     free(paths);
     free(path);
+}
+
+/* With racks of three. */
+static void make_place(place *p, int ranks, const int of[])
+{
+    make_paths(p, ranks, of, site_and_rack);
 }
 
 static void drop_place(place *p)
@@ -270,13 +295,13 @@ static void note_exception(const char *name, bool repeats)
     exceptions[i].repeats += repeats;
 }
 
-static void prove_wide(job_spec *spec)
+static void prove_wide(job_spec *spec, int hops)
 {
     check_report report;
     if (prove(spec, &report) < 0)
         return;
     const char *exception = wide_exception(spec);
-    if (report.wan_hops > 1)
+    if (report.wan_hops > hops)
         fail_msg("%s: %d wide-area messages in a row", describe(spec), report.wan_hops);
     if (exception)
         note_exception(exception, report.repeated > 0);
@@ -293,7 +318,7 @@ static void prove_wide_orders(job_spec *spec)
             spec->canonical = orders[o].canonical;
             spec->bytes = spec->coll == GCI_BARRIER ? 0 : bytes;
             spec->segment = bytes == 8 * 1024 ? 1024 : 0;
-            prove_wide(spec);
+            prove_wide(spec, 1);
         }
 }
 
@@ -423,14 +448,14 @@ static void random_job(uint64_t seed)
     random_sizes(&spec, sizes);
     random_clusters(spec.ranks, of);
     place p;
-    make_place(&p, spec.ranks, of);
+    make_paths(&p, spec.ranks, of, below(2) ? random_path : site_and_rack);
     gc_tree given = random_tree(spec.ranks, spec.root);
     spec.clusters = strncmp(name, "wide", 4) == 0 || below(2) ? &p.clusters : NULL;
     spec.tree = strcmp(name, "given") == 0 ? &given : NULL;
     gc_model *model = make_model(spec.ranks);
     spec.model = model;
-    if (strcmp(name, "wide") == 0)
-        prove_wide(&spec);
+    if (spec.clusters && strncmp(name, "wide", 4) == 0)
+        prove_wide(&spec, strcmp(name, "wide") == 0 ? 1 : 2);
     else
         prove(&spec, NULL);
     gci_model_drop(&env, model);
