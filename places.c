@@ -1,9 +1,9 @@
 /* places.c: who stands where in a collective between clusters, and what lies between those of one (pure).
  * SPDX-License-Identifier: MIT
  *
- * Who is the top of a cluster: the root in its own; else its coordinator, the lowest rank; else, where every pair of clusters
- * has messages of its own (alltoall, reduce_scatter, what comes in of an allgather), one of its members per other cluster,
- * so that no rank has to take or give what its whole cluster sends or gets.
+ * Who is the top of a cluster: the root in its own; else its coordinator, the first member by rack, host and rank; or, where
+ * every pair of clusters has messages of its own (alltoall, reduce_scatter, what comes in of an allgather), one of its members
+ * per other cluster, so that no rank has to take or give what its whole cluster sends or gets.
  *
  * Trees within a cluster go by racks and hosts (local.c), with the top as their root.
  */

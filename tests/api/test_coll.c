@@ -256,7 +256,7 @@ static int try_operation(gc_comm *world, enum vector v, gc_type type, gc_op op)
         put(type, want, i, value);
     }
     gct_ok(call_vector(world, v, send, recv, N, type, op, 0));
-    gct_require(memcmp(recv, want, bytes) == 0, "type %d, operation %d", type, op);
+    gct_require(end == 0 || memcmp(recv, want, bytes) == 0, "type %d, operation %d", type, op);
     gct_require(!gct_buffer_free(send) && !gct_buffer_free(recv) && !gct_buffer_free(want), "type %d, operation %d", type, op);
     return 0;
 }
@@ -265,10 +265,9 @@ static int every_type(gc_comm *world, int rank, int size, void *arg)
 {
     (void)rank, (void)size, (void)arg;
     for (gc_type type = GC_INT8; type <= GC_BFLOAT16; type++)
-        for (gc_op op = GC_SUM; op <= (type < GC_FLOAT ? GC_LXOR : GC_MAX); op++) {
-            GCT_TRY(try_operation(world, ALLREDUCE, type, op));
-            GCT_TRY(try_operation(world, SCAN, type, op));
-        }
+        for (gc_op op = GC_SUM; op <= (type < GC_FLOAT ? GC_LXOR : GC_MAX); op++)
+            for (int v = 0; v < VECTORS; v++)
+                GCT_TRY(try_operation(world, (enum vector)v, type, op));
     return 0;
 }
 

@@ -21,7 +21,7 @@ enum { RANKS_MAX = 14, JOBS = 60, CALLS = 24 };
 /* ---- operations ------------------------------------------------------------------------------------------------------ */
 
 /* LEANS is said to commute, and does not: the expression has an order of operands all the same. */
-enum kind { FLOATS, HALVES, AFFINE, LEANS, FROM_LEFT, KINDS };
+enum kind { FLOATS, DOUBLES, PRODUCTS, HALVES, BROADS, AFFINE, LEANS, FROM_LEFT, KINDS };
 typedef struct affine { float m, c; } affine;
 typedef struct algebra { gc_type type; gc_op op; size_t bytes; } algebra;
 
@@ -47,7 +47,10 @@ static void lean(const void *in, void *inout, size_t count, gc_type type, void *
 static int algebras_make(gc_comm *world, algebra of[KINDS])
 {
     of[FLOATS] = (algebra){ GC_FLOAT, GC_SUM, sizeof(float) };
+    of[DOUBLES] = (algebra){ GC_DOUBLE, GC_SUM, sizeof(double) };
+    of[PRODUCTS] = (algebra){ GC_DOUBLE, GC_PROD, sizeof(double) };
     of[HALVES] = (algebra){ GC_FLOAT16, GC_SUM, sizeof(uint16_t) };
+    of[BROADS] = (algebra){ GC_BFLOAT16, GC_SUM, sizeof(uint16_t) };
     of[AFFINE] = (algebra){ GC_OPAQUE, 0, sizeof(affine) };
     of[LEANS] = of[FROM_LEFT] = (algebra){ GC_FLOAT, 0, sizeof(float) };
     gct_ok(gc_op_create(world, compose, sizeof(affine), GC_OP_ASSOCIATIVE, NULL, &of[AFFINE].op));
@@ -65,6 +68,12 @@ static void operands(enum kind kind, int rank, size_t count, void *out)
         float magnitude = 1.0f / (float)(1u << (bits >> 32 & 15)), value = ((float)(int32_t)bits) * 0x1p-31f * magnitude;
         if (kind == HALVES)             /* sign, exponents 4 to 19, fraction */
             ((uint16_t *)out)[i] = (uint16_t)((bits & 0x83ff) | ((bits >> 20 & 15) + 4) << 10);
+        else if (kind == BROADS)        /* exponents 112 to 127 */
+            ((uint16_t *)out)[i] = (uint16_t)((bits & 0x807f) | ((bits >> 20 & 15) + 112) << 7);
+        else if (kind == DOUBLES)
+            ((double *)out)[i] = (double)value * (1 + (double)(bits >> 32) * 0x1p-52);
+        else if (kind == PRODUCTS)
+            ((double *)out)[i] = 1 + (double)value;
         else if (kind == AFFINE)
             ((affine *)out)[i] = (affine){ 1.0f + value, (float)(bits >> 40) };
         else
@@ -159,6 +168,7 @@ typedef struct job {
     uint64_t random;
     bool     ordered;           /* GRIDCOMM_ORDER=rank; else only what does not associate is looked at */
     bool     longs;
+    bool     mixed;             /* the order of ranks is not that of the world */
     char     algo[512], path[RANKS_MAX][16];
 } job;
 
@@ -206,14 +216,16 @@ static int some_calls(gc_comm *world, int rank, int size, void *arg)
     const job *j = arg;
     uint64_t random = j->random;
     algebra of[KINDS];
-    (void)rank;
-    GCT_TRY(algebras_make(world, of));
+    gc_comm *comm;
+    gct_ok(gc_comm_split(world, 0, j->mixed ? rank * 7 % size : rank, &comm));
+    GCT_TRY(algebras_make(comm, of));
     for (int i = 0; i < (j->longs ? CALLS / 4 : CALLS); i++) {
         enum kind kind = j->ordered ? (enum kind)(gct_random(&random) % KINDS) : FROM_LEFT;
         enum coll coll = (enum coll)(i % COLLS);
         size_t most = j->longs ? 300000 : gct_random(&random) % 2 ? 60 : 6000, count = (size_t)gct_random(&random) % most;
-        GCT_TRY(try_call(world, coll, &of[kind], kind, count, (int)(gct_random(&random) % (uint64_t)size), &random));
+        GCT_TRY(try_call(comm, coll, &of[kind], kind, count, (int)(gct_random(&random) % (uint64_t)size), &random));
     }
+    gct_ok(gc_comm_free(comm));
     return 0;
 }
 
@@ -225,11 +237,11 @@ static void test_bits(void **state)
     print_message("GCT_SEED=%llu\n", (unsigned long long)random_state);
     for (int i = 0; i < (rounds ? atoi(rounds) : JOBS); i++) {
         int ranks = 1 + pick(RANKS_MAX);
-        job j = { .random = gct_random(&random_state), .ordered = i % 5 > 0, .longs = i % 20 == 7 };
+        job j = { .random = gct_random(&random_state), .ordered = i % 5 > 0, .longs = i % 20 == 7, .mixed = pick(2) };
         draw_places(&j, ranks);
         draw_algorithms(&j);
         const gct_spec spec = { .ranks = ranks, .ranks_per_host = 1 + pick(4), .seed = gct_random(&random_state),
-                                .options = set_options, .unwitnessed = true, .time_limit = 100 };
+                                .options = set_options, .time_limit = 100 };
         if (gct_job(&spec, some_calls, &j))
             fail_msg("job %d: %d ranks, %s%s", i, ranks, j.ordered ? "in order, " : "", j.algo);
     }
