@@ -106,12 +106,11 @@ struct gci_coll_state {
     coll_run   *runs, *last;            /* running, oldest first */
     coll_run   *near;                   /* one of them: the next to be sought comes soon after it, mostly. NULL: none */
     coll_run   *spare;   int spares;
-    gci_plans   plans;
+    gci_plans   plans;                  /* and the model that chooses, its own, or NULL */
     coll_recent recent[COLL_RECENT];    /* at seq % COLL_RECENT */
     gci_notice  notice[COLL_NOTICES];   /* kind 0: free */
     int         notices;                /* ever kept: where the next one goes */
     gci_algo_choice  forced[GCI_COLLS];      /* by GRIDCOMM_ALGO */
-    gc_model   *model;                  /* that chooses, or NULL */
     gci_topo    topo;                   /* of this communicator's ranks */
     gci_clusters clusters;
 };
@@ -120,9 +119,7 @@ struct gci_coll_state {
 static int coll_plan(gc_comm *comm, const gci_algo_choice *choice, const gci_call *call, gci_plan **out)
 {
     struct gci_coll_state *st = comm->coll;
-    gci_call own = *call;
-    own.model = st->model;
-    return gci_plan_get(&comm->world->env, &st->plans, choice, &own, st->forced[call->coll].name[0] != 0, out);
+    return gci_plan_get(&comm->world->env, &st->plans, choice, call, st->forced[call->coll].name[0] != 0, out);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
@@ -868,7 +865,7 @@ static bool coll_is_canonical(const gci_world *world, const gci_coll_args *args)
 static gci_algo_choice coll_choose(const gc_comm *comm, const gci_call *call, const gci_algo_choice *forced)
 {
     gci_algo_choice choice;
-    const gc_model *model = comm->coll->model;
+    const gc_model *model = comm->coll->plans.model;
     bool decided = model && !forced->name[0] && gci_decided(model->table, call, &choice);
     return decided ? choice : gci_choose(call, forced);
 }
@@ -915,8 +912,8 @@ GCI int gci_coll_describe(gc_comm *comm, gci_text *out)
 {
     gci_enter(comm->world);
     int err = coll_place_ranks(comm, comm->coll);
-    if (err == GC_OK && comm->coll->model)
-        gci_decisions_describe(comm->coll->model->table, out);
+    if (err == GC_OK && comm->coll->plans.model)
+        gci_decisions_describe(comm->coll->plans.model->table, out);
     if (err == GC_OK)
         gci_choose_describe(&comm->coll->clusters, comm->size, comm->coll->forced, out);
     gci_leave(comm->world);
@@ -927,8 +924,8 @@ GCI void gci_coll_decide_by(gc_comm *comm, gc_model *model)
 {
     struct gci_coll_state *st = comm->coll;
     gci_enter(comm->world);
-    gc_model *old = st->model;
-    st->model = model;
+    gc_model *old = st->plans.model;
+    st->plans.model = model;
     gci_plans_drop(&comm->world->env, &st->plans);      /* trees may be made for the old one */
     gci_leave(comm->world);
     gci_model_drop(&comm->world->env, old);
@@ -941,7 +938,7 @@ GCI void gci_coll_force(gc_comm *comm, const gci_algo_choice forced[GCI_COLLS])
 
 GCI const gc_model *gci_coll_model(const gc_comm *comm)
 {
-    return comm->coll->model;
+    return comm->coll->plans.model;
 }
 
 GCI gci_algo_choice gci_coll_would_take(const gc_comm *comm, const gci_call *call)
@@ -955,7 +952,7 @@ static void coll_state_free(gci_env *env, struct gci_coll_state *st)
 {
     gci_clusters_free(env, &st->clusters);
     gci_topo_free(env, &st->topo);
-    gci_model_drop(env, st->model);
+    gci_model_drop(env, st->plans.model);
     gci_free(env, st);
 }
 

@@ -688,7 +688,13 @@ typedef struct gci_plan {
     size_t           list[];            /* of an uneven call */
 } gci_plan;
 
-typedef struct gci_plans { gci_plan *first; int count; size_t bytes; } gci_plans;      /* of one communicator; starts as zeros */
+/* Of one communicator; starts as zeros. */
+typedef struct gci_plans {
+    gc_model *model;                    /* that trees are made for, or NULL; its owner's. Another: drop the plans */
+    gci_plan *first;
+    int       count;
+    size_t    bytes;
+} gci_plans;
 
 /* The plan for a call, with one more run counted on it; of the algorithm chosen, or else the next by the rules that fits (a
  * warning if it was insisted on). Errors as of gci_sched_build. */

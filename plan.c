@@ -105,10 +105,11 @@ static int plan_invert(gci_env *env, gci_plan *plan)
 }
 
 /* The schedule of the algorithm that was chosen, or of the next by the rules that fits the call. */
-static int plan_sched(gci_env *env, const gci_call *call, gci_algo_choice *used, gci_sched *out)
+static int plan_sched(gci_env *env, const gc_model *model, const gci_call *call, gci_algo_choice *used, gci_sched *out)
 {
     gci_call own = *call;
     int err;
+    own.model = model;
     while ((err = gci_sched_build(env, gci_algo_find(call->coll, used->name), used->name, &own, out)) == GC_ERR_UNSUPPORTED &&
            gci_choose_next(call, used)) {
         own.segment = used->segment;
@@ -117,7 +118,8 @@ static int plan_sched(gci_env *env, const gci_call *call, gci_algo_choice *used,
     return err;
 }
 
-static int plan_build(gci_env *env, const gci_algo_choice *choice, const gci_call *call, bool insisted, gci_plan **out)
+static int plan_build(gci_env *env, const gc_model *model, const gci_algo_choice *choice, const gci_call *call, bool insisted,
+                      gci_plan **out)
 {
     size_t lists = gci_call_lists(call) * sizeof(size_t);
     gci_plan *plan = gci_alloc(env, sizeof *plan + lists);
@@ -125,11 +127,10 @@ static int plan_build(gci_env *env, const gci_algo_choice *choice, const gci_cal
         return GC_ERR_NOMEM;
     plan->choice = plan->used = *choice;
     plan->call = *call;
-    plan->call.model = NULL;            /* may be gone before it */
     plan->bytes = sizeof *plan + lists;
     if (lists > 0)
         gci_call_copy_lists(&plan->call, plan->list);
-    int err = plan_sched(env, call, &plan->used, &plan->sched);
+    int err = plan_sched(env, model, call, &plan->used, &plan->sched);
     if (err == GC_OK)
         err = plan_invert(env, plan);
     if (err < 0) {
@@ -191,7 +192,7 @@ GCI int gci_plan_get(gci_env *env, gci_plans *plans, const gci_algo_choice *choi
             return GC_OK;
         }
     }
-    int err = plan_build(env, choice, call, insisted, out);
+    int err = plan_build(env, plans->model, choice, call, insisted, out);
     if (err < 0)
         return err;
     (*out)->runs++;
