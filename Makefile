@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 
 # The rooms from the ground up; dist/gridcomm.c joins them in this order.
-ROOMS = sys netlink text op topo route backbone mend linksfile model modelfile treemodel tree sched treecoll exchange circulant local places wide_reduce wide_alltoall wide predict trials choose plan decide site boot launch addrsel override pmi dial join reach life rescue mesh control inbox link forward strand overlay drive comm request match p2p peers post shrink message coll calls modeluse measure describe stall gridcomm
+ROOMS = sys netlink text op topo route backbone mend linksfile model modelfile treemodel tree sched treecoll exchange circulant local places wide_reduce wide_alltoall wide predict trials choose nested plan decide site boot launch addrsel override pmi dial join reach life rescue mesh control inbox link forward strand overlay drive comm request match p2p peers post shrink message coll calls modeluse measure describe stall gridcomm
 
 BUILD  ?= build
 CFLAGS ?= -O2 -g

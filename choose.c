@@ -48,7 +48,7 @@ enum { CHOOSE_TINY = 256,               /* up to here it is cheaper to send a bl
        CHOOSE_FAR = 256 * 1024,         /* between clusters: of a longer vector, segments that are granted one by one, because */
        CHOOSE_FAR_SEGMENTS = 256 };     /* no window holds it all, and so many */
 
-enum choose_where { ANYWHERE, BETWEEN_CLUSTERS, BETWEEN_MORE, ON_ONE_HOST };       /* more than two */
+enum choose_where { ANYWHERE, BETWEEN_CLUSTERS, BETWEEN_MORE, AMONG_HOSTS, ON_ONE_HOST };      /* more: than two; among: of several ranks */
 
 static const struct choose_rule {
     enum gci_coll     coll;             /* GCI_COLLS: any */
@@ -199,6 +199,20 @@ GCI bool gci_choose_next(const gci_call *call, gci_algo_choice *choice)
         return true;
     }
     return false;
+}
+
+GCI int gci_choose_sched(gci_env *env, gci_call *call, gci_algo_choice *choice, gci_sched *out)
+{
+    int err = GC_ERR_UNSUPPORTED;
+    *out = (gci_sched){ 0 };
+    if (choice->name[0])
+        err = gci_sched_build(env, gci_algo_find(call->coll, choice->name), choice->name, call, out);
+    while (err == GC_ERR_UNSUPPORTED && gci_choose_next(call, choice)) {
+        call->segment = choice->segment;
+        call->tree = NULL;
+        err = gci_sched_build(env, gci_algo_find(call->coll, choice->name), choice->name, call, out);
+    }
+    return err;
 }
 
 GCI void gci_choose_describe(const gci_clusters *s, int ranks, const gci_algo_choice forced[GCI_COLLS], gci_text *out)

@@ -185,15 +185,11 @@ static int decide_predict(gci_env *env, const gc_model *model, const gci_call *c
 /* The first of the rules that can. GC_ERR_UNSUPPORTED: it has too many steps. */
 static int decide_rule(gci_env *env, const gc_model *model, const gci_call *call, size_t most, gci_candidate *c)
 {
-    int err = GC_ERR_UNSUPPORTED;
+    gci_sched sched;
+    gci_call own = *call;
     *c = (gci_candidate){ .is_rule = true };
-    while (err == GC_ERR_UNSUPPORTED && gci_choose_next(call, &c->how)) {
-        gci_sched sched;
-        gci_call own = *call;
-        own.segment = c->how.segment;
-        err = gci_sched_build(env, gci_algo_find(call->coll, c->how.name), c->how.name, &own, &sched);
-        gci_sched_free(env, &sched);
-    }
+    int err = gci_choose_sched(env, &own, &c->how, &sched);
+    gci_sched_free(env, &sched);
     c->how.next = 0;
     return err < 0 ? err : decide_predict(env, model, call, most, HUGE_VAL, c);
 }

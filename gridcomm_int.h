@@ -662,6 +662,9 @@ typedef struct gci_algo_choice { char name[GCI_ALGO_NAME]; size_t segment; int n
 GCI gci_algo_choice  gci_choose(const gci_call *, const gci_algo_choice *forced);
 /* What further rules say, for calls that this algorithm cannot do. The last one takes every call. false: there is no more. */
 GCI bool gci_choose_next(const gci_call *, gci_algo_choice *);
+/* The schedule of the choice's algorithm (of the name "": of the rules' own); if it does not fit, of the next that does: the choice
+ * becomes that, and the call takes its segment. GC_ERR_NOMEM. */
+GCI int  gci_choose_sched(gci_env *, gci_call *, gci_algo_choice *, gci_sched *);
 /* The rules that apply to a communicator, a line per operation. */
 GCI void gci_choose_describe(const gci_clusters *, int ranks, const gci_algo_choice forced[GCI_COLLS], gci_text *);
 /* "kary:3@8192", as many bytes. false: no such algorithm of this operation. */
@@ -899,6 +902,7 @@ enum { GCI_CIRCULANT_ROUNDS_MAX = 31 };
 GCI int  gci_circulant_blocks(int ranks, int rank, int32_t block[GCI_CIRCULANT_ROUNDS_MAX]);
 GCI void gci_wide_reduce(gci_wide *);           /* wide_reduce.c: reductions between clusters, and the barrier */
 GCI void gci_wide_algo(gci_builder *);          /* wide.c: between clusters */
+GCI void gci_nested_algo(gci_builder *);        /* nested.c: host by host */
 
 /* ---- site.c: which hosts are at one site (pure) ------------------------------------------------------------------- */
 

@@ -104,20 +104,6 @@ static int plan_invert(gci_env *env, gci_plan *plan)
     return GC_OK;
 }
 
-/* The schedule of the algorithm that was chosen, or of the next by the rules that fits the call. */
-static int plan_sched(gci_env *env, const gc_model *model, const gci_call *call, gci_algo_choice *used, gci_sched *out)
-{
-    gci_call own = *call;
-    int err;
-    own.model = model;
-    while ((err = gci_sched_build(env, gci_algo_find(call->coll, used->name), used->name, &own, out)) == GC_ERR_UNSUPPORTED &&
-           gci_choose_next(call, used)) {
-        own.segment = used->segment;
-        own.tree = NULL;                /* it does not fit either */
-    }
-    return err;
-}
-
 static int plan_build(gci_env *env, const gc_model *model, const gci_algo_choice *choice, const gci_call *call, bool insisted,
                       gci_plan **out)
 {
@@ -130,7 +116,9 @@ static int plan_build(gci_env *env, const gc_model *model, const gci_algo_choice
     plan->bytes = sizeof *plan + lists;
     if (lists > 0)
         gci_call_copy_lists(&plan->call, plan->list);
-    int err = plan_sched(env, model, call, &plan->used, &plan->sched);
+    gci_call own = *call;
+    own.model = model;
+    int err = gci_choose_sched(env, &own, &plan->used, &plan->sched);
     if (err == GC_OK)
         err = plan_invert(env, plan);
     if (err < 0) {

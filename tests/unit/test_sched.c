@@ -98,8 +98,16 @@ static void random_path(char path[PATH_MAX_BYTES], int rank, int site)
         used += snprintf(path + used, PATH_MAX_BYTES - (size_t)used, "/%c%d", 'a' + depth, below(3));
 }
 
-/* of: site of each rank. Two ranks to a host. */
-static void make_paths(place *p, int ranks, const int of[], path_of *name)
+typedef int host_of(int ranks, int rank, int site);
+
+static int two_to_a_host(int ranks, int rank, int site) { return rank / 2 * ranks + site; }
+static int five_to_a_host(int ranks, int rank, int site) { return rank / 5 * ranks + site; }
+static int every_fourth(int ranks, int rank, int site) { return rank % 4 * ranks + site; }
+static int any_of_six(int ranks, int rank, int site) { (void)rank; return below(6) * ranks + site; }
+static int alone(int ranks, int rank, int site) { (void)ranks; (void)site; return rank; }
+
+/* of: site of each rank. */
+static void make_paths(place *p, int ranks, const int of[], path_of *name, host_of *host)
 {
     char (*path)[PATH_MAX_BYTES] = calloc((size_t)ranks, sizeof *path);
     const char **paths = calloc((size_t)ranks, sizeof *paths);
@@ -110,7 +118,7 @@ static void make_paths(place *p, int ranks, const int of[], path_of *name)
     for (int r = 0; r < ranks; r++) {
         name(path[r], r, of[r]);
         paths[r] = path[r];
-        hosts[r] = r / 2 * ranks + of[r];
+        hosts[r] = host(ranks, r, of[r]);
     }
     assert_int_equal(gci_topo_make(&env, ranks, paths, hosts, &p->topo), GC_OK);
     assert_int_equal(gci_clusters_make(&env, &p->topo, &p->clusters), GC_OK);
@@ -119,11 +127,14 @@ static void make_paths(place *p, int ranks, const int of[], path_of *name)
     free(path);
 }
 
-/* With racks of three. */
+/* With racks of three, and two ranks to a host. */
 static void make_place(place *p, int ranks, const int of[])
 {
-    make_paths(p, ranks, of, site_and_rack);
+    make_paths(p, ranks, of, site_and_rack, two_to_a_host);
 }
+
+/* Does the algorithm look at where ranks are? */
+static bool is_placed(const char *algo) { return strncmp(algo, "wide", 4) == 0 || strcmp(algo, "nested") == 0; }
 
 static void drop_place(place *p)
 {
@@ -232,7 +243,7 @@ static void prove_ranks(job_spec *spec)
             for (int i = 1; i < ranks[n]; i++)
                 hang(&given, (spec->root + i / 2) % ranks[n], (spec->root + i) % ranks[n]);
             spec->tree = strcmp(spec->algo, "given") == 0 ? &given : NULL;
-            spec->clusters = strncmp(spec->algo, "wide", 4) == 0 ? &p.clusters : NULL;
+            spec->clusters = is_placed(spec->algo) ? &p.clusters : NULL;
             prove_sizes(spec);
             drop_tree(&given);
         }
@@ -273,7 +284,7 @@ static size_t total_bytes(const job_spec *spec)
     size_t sum = 0;
     for (int r = 0; r < spec->ranks && spec->sizes; r++)
         sum += spec->sizes[r];
-    return spec->sizes ? sum : spec->bytes * (spec->coll == GCI_REDUCE_SCATTER ? (size_t)spec->ranks : 1);
+    return spec->sizes ? sum : spec->bytes * (has_blocks(spec->coll) ? (size_t)spec->ranks : 1);
 }
 
 /* Each cluster tells each other one the vectors of all of its ranks, instead of one. */
@@ -373,6 +384,60 @@ static void test_divided_vectors(void **state)
         }
 }
 
+/* ---- hosts ------------------------------------------------------------------------------------------------------- */
+
+static void host_as_cluster(char path[PATH_MAX_BYTES], int rank, int site)
+{
+    (void)rank;
+    snprintf(path, PATH_MAX_BYTES, "host%d", site);
+}
+
+static int host_of_cluster(int ranks, int rank, int site) { (void)ranks; (void)rank; return site; }
+
+/* How many bytes go from host to host, at most: all of what there is to each, or of an allreduce twice; what must keep its order goes
+ * by halving, which has one more such move. */
+static size_t between_hosts(const job_spec *spec, int hosts)
+{
+    size_t once = total_bytes(spec) * (size_t)(hosts - 1);
+    return once * (spec->coll == GCI_ALLREDUCE ? 2 : 1) + (gci_coll_reduces(spec->coll) && !spec->in_any_order ? once : 0);
+}
+
+/* What "nested" promises: between hosts goes what would with one rank on each. Hosts are clusters here, for which the checker counts. */
+static void prove_nested(job_spec *spec, int hosts)
+{
+    check_report report;
+    int messages = prove(spec, &report);
+    if (messages == JOB_UNSUPPORTED && (!spec->clusters->runs || spec->from_left || spec->canonical) && gci_coll_reduces(spec->coll))
+        return;
+    if (messages <= 0)
+        fail_msg("%s: refused", describe(spec));
+    if (report.repeated > 0 || report.wan_bytes > between_hosts(spec, hosts))
+        fail_msg("%s: %zu bytes between hosts, %zu of them again", describe(spec), report.wan_bytes, report.repeated);
+}
+
+static void test_hosts(void **state)
+{
+    static const enum gci_coll colls[] = { GCI_BCAST, GCI_ALLGATHER, GCI_REDUCE, GCI_ALLREDUCE, GCI_REDUCE_SCATTER };
+    static const struct { int ranks, hosts; } sizes[] = { { 4, 2 }, { 12, 3 }, { 32, 4 }, { 35, 7 }, { 48, 16 }, { 10, 9 } };
+    (void)state;
+    for (size_t n = 0; n < GCI_COUNT(sizes); n++)
+        for (int kind = 0; kind < 3; kind++) {
+            int of[48];
+            place p;
+            for (int r = 0; r < sizes[n].ranks; r++)        /* runs; one by one; runs that come back */
+                of[r] = kind == 0 ? r * sizes[n].hosts / sizes[n].ranks : r / kind % sizes[n].hosts;
+            make_paths(&p, sizes[n].ranks, of, host_as_cluster, host_of_cluster);
+            for (size_t i = 0; i < GCI_COUNT(colls); i++)
+                for (size_t o = 0; o < (gci_coll_reduces(colls[i]) ? GCI_COUNT(orders) : 1); o++)
+                    for (int root = 0; root < (has_root(colls[i]) ? sizes[n].ranks : 1); root += 5)
+                        prove_nested(&(job_spec){ .coll = colls[i], .algo = "nested", .ranks = sizes[n].ranks, .root = root,
+                                                  .elem_bytes = 8, .bytes = 1 << 20, .in_any_order = orders[o].in_any_order,
+                                                  .from_left = orders[o].from_left, .canonical = orders[o].canonical,
+                                                  .clusters = &p.clusters }, p.clusters.clusters);
+            drop_place(&p);
+        }
+}
+
 /* ---- random jobs ------------------------------------------------------------------------------------------------- */
 
 static int random_ranks(void)
@@ -427,6 +492,7 @@ static void random_sizes(job_spec *spec, size_t sizes[])
 
 static void random_job(uint64_t seed)
 {
+    static host_of *const hosts[] = { two_to_a_host, five_to_a_host, every_fourth, any_of_six, alone };
     char name[GCI_ALGO_NAME];
     job_spec spec = { .algo = name };
     random_state = seed;
@@ -448,9 +514,9 @@ static void random_job(uint64_t seed)
     random_sizes(&spec, sizes);
     random_clusters(spec.ranks, of);
     place p;
-    make_paths(&p, spec.ranks, of, below(2) ? random_path : site_and_rack);
+    make_paths(&p, spec.ranks, of, below(2) ? random_path : site_and_rack, hosts[below(GCI_COUNT(hosts))]);
     gc_tree given = random_tree(spec.ranks, spec.root);
-    spec.clusters = strncmp(name, "wide", 4) == 0 || below(2) ? &p.clusters : NULL;
+    spec.clusters = is_placed(name) || below(2) ? &p.clusters : NULL;
     spec.tree = strcmp(name, "given") == 0 ? &given : NULL;
     gc_model *model = make_model(spec.ranks);
     spec.model = model;
@@ -597,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_small_jobs),
         cmocka_unit_test(test_wide_area),
         cmocka_unit_test(test_divided_vectors),
+        cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_random_jobs),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_huge),

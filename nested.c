@@ -1,0 +1,390 @@
+/* nested.c: collectives host by host (pure).
+ * SPDX-License-Identifier: MIT
+ *
+ * Where hosts have several ranks each, a collective is made of whole ones: among the ranks of a host, and among the *heads* of all
+ * hosts, each by the algorithm that the rules choose for so many ranks there (the composition of MPICH-G2: Karonis, de Supinski,
+ * Foster, Gropp, Lusk, Bresnahan 2000). A head is the first rank of its host, or the root.
+ *
+ *   bcast            heads: bcast; host: bcast
+ *   reduce           host: reduce; heads: reduce
+ *   allreduce        host: reduce; heads: allreduce; host: bcast
+ *   allgather        host: gather; heads: allgather of what hosts have; host: bcast
+ *   reduce_scatter   host: reduce; heads: reduce_scatter of what hosts get; host: scatter
+ *
+ * So a NIC carries what it would with one rank on each host, instead of so much for each of its ranks.
+ *
+ * Each is a phase: its schedule is spliced into this rank's. A step of it waits for the steps of earlier phases whose bytes it reads
+ * or overwrites, and for nothing else, so that segments stream through all phases. A message waits besides for the last one of
+ * earlier phases the same way with the same peer, and for all that those of its own phase ahead of it waited for: see sched.c.
+ *
+ * Blocks lie host by host. If ranks do too, that is where they belong; else an allgather copies them from scratch at the end, and
+ * a reduce_scatter does not fit, as operands do not that must meet in rank order. Nor do those that need one expression on every
+ * path, or evaluation from rank 0 up.
+ */
+#include "gridcomm_int.h"
+
+#include <stdlib.h>
+
+/* Who takes part in a phase: the ranks of a host, or the heads. */
+typedef struct nested_party { const int32_t *rank; int ranks, mine, root, hosts; } nested_party;
+
+typedef struct nested {
+    gci_builder    *b;
+    const gci_call *call;
+    int32_t        *rank;       /* [ranks] host by host, ascending within each; hosts by their lowest rank */
+    int32_t        *first;      /* [hosts + 1] in it */
+    int32_t        *head;       /* [hosts] */
+    int32_t        *gate;       /* [2 * ranks] by peer, to and from it: what its next message waits for */
+    bool            runs;       /* rank[i] is i */
+    nested_party    host, heads;
+    size_t         *block;      /* [ranks] bytes of each, host by host, */
+    size_t         *bytes;      /* [hosts] and together; */
+    size_t          all, before;        /* of all hosts; of those before this one */
+    bool            alike;      /* each host has as many? */
+    bool            in_place;   /* they lie host by host in the call's buffer */
+} nested;
+
+/* ---- hosts -------------------------------------------------------------------------------------------------------- */
+
+/* A host's ranks stand together in topo->order, ascending. */
+static void nested_add_host(nested *n, const gci_topo *topo, int32_t host, int32_t *used)
+{
+    const int32_t *member = &topo->order[topo->first[host]];
+    nested_party party = { .rank = n->rank + *used, .ranks = topo->size[host], .mine = -1, .hosts = 1 };
+    for (int i = 0; i < party.ranks; i++) {
+        n->runs &= member[i] == *used;
+        n->rank[(*used)++] = member[i];
+        if (member[i] == n->call->rank)
+            party.mine = i;
+        if (member[i] == n->call->root) {
+            party.root = i;
+            n->heads.root = n->heads.ranks;
+        }
+    }
+    if (party.mine >= 0) {
+        n->host = party;
+        n->heads.mine = n->heads.ranks;
+    }
+    n->first[n->heads.ranks + 1] = *used;
+    n->head[n->heads.ranks++] = party.rank[party.root];
+}
+
+static bool nested_is_head(const nested *n)
+{
+    return n->host.mine == n->host.root;
+}
+
+static void nested_begin(nested *n, gci_builder *b)
+{
+    const gci_topo *topo = b->call->clusters->topo;
+    size_t ranks = (size_t)b->call->ranks, hosts = (size_t)b->call->clusters->hosts;
+    int32_t used = 0;
+    *n = (nested){ .b = b, .call = b->call, .runs = true, .bytes = gci_alloc(b->env, (ranks + hosts) * sizeof *n->bytes),
+                   .rank = gci_alloc(b->env, (3 * ranks + 2 * hosts + 1) * sizeof *n->rank) };
+    if (!n->bytes || !n->rank) {
+        b->error = GC_ERR_NOMEM;
+        return;
+    }
+    n->head = n->rank + ranks;
+    n->gate = n->head + hosts;
+    n->first = n->gate + 2 * ranks;
+    n->block = n->bytes + hosts;
+    n->first[0] = 0;
+    n->heads.rank = n->head;
+    for (int rank = 0; rank < b->call->ranks; rank++)
+        if (topo->order[topo->first[topo->of[rank]]] == rank)
+            nested_add_host(n, topo, topo->of[rank], &used);
+    n->heads.hosts = n->heads.ranks;
+}
+
+static void nested_end(nested *n)
+{
+    gci_free(n->b->env, n->bytes);
+    gci_free(n->b->env, n->rank);
+}
+
+/* ---- splicing ----------------------------------------------------------------------------------------------------- */
+
+/* What a step writes, and what it reads (a reduction, besides, what it writes). */
+typedef struct nested_span { int buf; size_t at, end; } nested_span;
+
+static nested_span nested_written(const gci_step *s)
+{
+    return (nested_span){ s->kind == GCI_STEP_SEND ? GCI_BUFFERS : s->to, s->to_at, s->to_at + s->bytes };
+}
+
+static nested_span nested_read(const gci_step *s)
+{
+    return (nested_span){ s->kind == GCI_STEP_RECV ? GCI_BUFFERS : s->from, s->from_at, s->from_at + s->bytes };
+}
+
+static bool nested_overlap(nested_span a, nested_span c)
+{
+    return a.buf == c.buf && a.buf != GCI_BUFFERS && a.at < c.end && c.at < a.end && a.at < a.end && c.at < c.end;
+}
+
+/* Do two steps touch the same byte, and one of them writes it? */
+static bool nested_meet(const gci_step *a, const gci_step *c)
+{
+    return nested_overlap(nested_written(a), nested_written(c)) || nested_overlap(nested_written(a), nested_read(c)) ||
+           nested_overlap(nested_read(a), nested_written(c));
+}
+
+static bool nested_is_message(const gci_step *step)
+{
+    return step->kind == GCI_STEP_SEND || step->kind == GCI_STEP_RECV;
+}
+
+static int32_t *nested_gate(const nested *n, const gci_step *step)
+{
+    return &n->gate[2 * step->peer + (step->kind == GCI_STEP_RECV)];
+}
+
+/* Appends a step of a phase before which there were so many others. */
+static int32_t nested_add(nested *n, const gci_step *step, int32_t before)
+{
+    gci_builder *b = n->b;
+    gci_spot to = { step->to, step->to_at }, from = { step->from, step->from_at };
+    for (int32_t i = 0; i < before; i++)
+        if (nested_meet(&b->out->step[i], step))
+            gci_emit_pend(b, i);
+    if (nested_is_message(step) && *nested_gate(n, step) != GCI_NO_STEP)
+        gci_emit_pend(b, *nested_gate(n, step));
+    int32_t after = gci_emit_join(b);
+    if (nested_is_message(step))
+        *nested_gate(n, step) = after;
+    switch (step->kind) {
+    case GCI_STEP_SEND:
+        return gci_emit_send(b, step->peer, from, step->bytes, after);
+    case GCI_STEP_RECV:
+        return gci_emit_recv(b, step->peer, to, step->bytes, after);
+    case GCI_STEP_REDUCE:
+        return gci_emit_reduce(b, to, from, step->bytes, step->swapped, after);
+    default:
+        return gci_emit_copy(b, to, from, step->bytes, after);
+    }
+}
+
+static void nested_shut_gates(nested *n)
+{
+    for (int i = 0; i < 2 * n->call->ranks; i++)
+        n->gate[i] = GCI_NO_STEP;
+    for (int32_t i = 0; i < n->b->out->steps; i++)
+        if (nested_is_message(&n->b->out->step[i]))
+            *nested_gate(n, &n->b->out->step[i]) = i;
+}
+
+/* at: [sched->steps] where each has gone. */
+static void nested_append(nested *n, const nested_party *party, const gci_sched *sched, const gci_spot buffer[GCI_BUFFERS], int32_t *at)
+{
+    int32_t before = n->b->out->steps;
+    nested_shut_gates(n);
+    for (int32_t i = 0; i < sched->steps && !n->b->error; i++) {
+        gci_step step = sched->step[i];
+        const gci_spot to = gci_spot_at(buffer[step.to], step.to_at), from = gci_spot_at(buffer[step.from], step.from_at);
+        step.to = to.buf;
+        step.to_at = to.at;
+        step.from = from.buf;
+        step.from_at = from.at;
+        if (nested_is_message(&step))
+            step.peer = party->rank[step.peer];
+        at[i] = nested_add(n, &step, before);
+        for (int32_t k = 0; k < step.waits; k++)
+            gci_emit_also(n->b, at[i], at[sched->wait[step.first_wait + k]]);
+    }
+}
+
+/* A phase: where the send and the receive buffer of its call lie. */
+static void nested_splice(nested *n, const nested_party *party, gci_call call, gci_spot send, gci_spot recv)
+{
+    const gci_clusters where = { .clusters = 1, .hosts = party->hosts, .runs = true };
+    gci_algo_choice choice = { .next = 0 };
+    gci_builder *b = n->b;
+    gci_sched sched = { 0 };
+    call.rank = party->mine;
+    call.ranks = party->ranks;
+    call.root = party->root;
+    call.clusters = &where;
+    if (!b->error)
+        b->error = gci_choose_sched(b->env, &call, &choice, &sched);
+    int32_t *at = b->error ? NULL : gci_alloc(b->env, ((size_t)sched.steps + 1) * sizeof *at);
+    const gci_spot buffer[GCI_BUFFERS] = { send, recv, gci_emit_slot(b, sched.temp_bytes), { GCI_BUF_HEARD, 0 } };
+    if (at)
+        nested_append(n, party, &sched, buffer, at);
+    else if (!b->error)
+        b->error = GC_ERR_NOMEM;
+    gci_free(b->env, at);
+    gci_sched_free(b->env, &sched);
+}
+
+/* ---- vectors ------------------------------------------------------------------------------------------------------ */
+
+static gci_call nested_call(const nested *n, enum gci_coll coll, size_t bytes, bool in_place)
+{
+    gci_call call = *n->call;
+    call.coll = coll;
+    call.bytes = bytes;
+    call.in_place = in_place;
+    call.tree = NULL;
+    call.model = NULL;
+    call.seen = NULL;
+    return call;
+}
+
+/* `whole` at the head of its host, to all of that. */
+static void nested_to_host(nested *n, size_t bytes, gci_spot whole)
+{
+    nested_splice(n, &n->host, nested_call(n, GCI_BCAST, bytes, false), whole, whole);
+}
+
+/* What the ranks of a host bring in, to its head. */
+static void nested_to_head(nested *n, size_t bytes, gci_spot sum)
+{
+    bool in_place = nested_is_head(n) && n->b->input_is_recv && sum.buf == GCI_BUF_RECV;
+    nested_splice(n, &n->host, nested_call(n, GCI_REDUCE, bytes, in_place), n->b->input, sum);
+}
+
+static void nested_bcast(nested *n)
+{
+    const gci_spot all = { GCI_BUF_RECV, 0 };
+    if (nested_is_head(n))
+        nested_splice(n, &n->heads, nested_call(n, GCI_BCAST, n->call->bytes, false), all, all);
+    nested_to_host(n, n->call->bytes, all);
+}
+
+static void nested_reduce(nested *n)
+{
+    bool root = n->call->rank == n->call->root, slot = !root && nested_is_head(n);
+    const gci_spot sum = slot ? gci_emit_slot(n->b, n->call->bytes) : (gci_spot){ GCI_BUF_RECV, 0 };
+    nested_to_head(n, n->call->bytes, sum);
+    if (nested_is_head(n))
+        nested_splice(n, &n->heads, nested_call(n, GCI_REDUCE, n->call->bytes, root), sum, sum);
+}
+
+static void nested_allreduce(nested *n)
+{
+    const gci_spot sum = { GCI_BUF_RECV, 0 };
+    nested_to_head(n, n->call->bytes, sum);
+    if (nested_is_head(n))
+        nested_splice(n, &n->heads, nested_call(n, GCI_ALLREDUCE, n->call->bytes, true), sum, sum);
+    nested_to_host(n, n->call->bytes, sum);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------- */
+
+static void nested_measure(nested *n, const gci_blocks *blocks)
+{
+    n->in_place = n->runs;
+    n->alike = true;
+    for (int h = 0; h < n->heads.ranks; h++) {
+        size_t begin = n->all;
+        for (int i = n->first[h]; i < n->first[h + 1]; i++) {
+            n->in_place &= !blocks->at || blocks->at[n->rank[i]] == n->all;
+            n->all += n->block[i] = gci_block_bytes(blocks, n->rank[i]);
+        }
+        n->bytes[h] = n->all - begin;
+        n->alike &= n->bytes[h] == n->bytes[0];
+        if (h == n->heads.mine)
+            n->before = begin;
+    }
+}
+
+/* A call of the ranks of this host, of their blocks; of the heads, of the hosts' blocks. */
+static gci_call nested_host_call(const nested *n, enum gci_coll coll, bool in_place)
+{
+    gci_call call = nested_call(n, coll, 0, in_place);
+    call.known = true;
+    call.send = call.recv = (gci_blocks){ call.own, call.even ? NULL : &n->block[n->first[n->heads.mine]], NULL };
+    return call;
+}
+
+static gci_call nested_heads_call(const nested *n, enum gci_coll coll, bool in_place)
+{
+    gci_call call = nested_call(n, coll, 0, in_place);
+    call.known = true;
+    call.even = n->alike;
+    call.own = n->bytes[n->heads.mine];
+    call.send = call.recv = (gci_blocks){ call.own, n->alike ? NULL : n->bytes, NULL };
+    return call;
+}
+
+/* From where they lie host by host. */
+static void nested_copy_out(nested *n, gci_spot from)
+{
+    int32_t before = n->b->out->steps;
+    for (int i = 0; i < n->call->ranks; i++) {
+        const gci_step copy = { .kind = GCI_STEP_COPY, .to = GCI_BUF_RECV, .to_at = gci_block_at(&n->call->recv, n->rank[i]),
+                                .from = from.buf, .from_at = from.at, .bytes = n->block[i] };
+        nested_add(n, &copy, before);
+        from.at += n->block[i];
+    }
+}
+
+static void nested_allgather(nested *n)
+{
+    nested_measure(n, &n->call->recv);
+    const gci_spot all = n->in_place ? (gci_spot){ GCI_BUF_RECV, 0 } : gci_emit_slot(n->b, n->all);
+    bool there = n->in_place && n->b->input_is_recv;
+    nested_splice(n, &n->host, nested_host_call(n, GCI_GATHER, there), n->b->input, gci_spot_at(all, n->before));
+    if (nested_is_head(n))
+        nested_splice(n, &n->heads, nested_heads_call(n, GCI_ALLGATHER, true), all, all);
+    nested_to_host(n, n->all, all);
+    if (!n->in_place)
+        nested_copy_out(n, all);
+}
+
+static void nested_reduce_scatter(nested *n)
+{
+    const gci_spot block = { GCI_BUF_RECV, 0 };
+    nested_measure(n, &n->call->send);
+    gci_spot sum = { GCI_BUF_TEMP, 0 }, mine = sum;
+    if (nested_is_head(n)) {
+        sum = gci_emit_slot(n->b, n->all);
+        mine = gci_emit_slot(n->b, n->bytes[n->heads.mine]);
+    }
+    if (!n->in_place)
+        n->b->error = GC_ERR_UNSUPPORTED;
+    nested_to_head(n, n->all, sum);
+    if (nested_is_head(n))
+        nested_splice(n, &n->heads, nested_heads_call(n, GCI_REDUCE_SCATTER, false), sum, mine);
+    nested_splice(n, &n->host, nested_host_call(n, GCI_SCATTER, false), mine, block);
+}
+
+/* ---- the algorithm ------------------------------------------------------------------------------------------------ */
+
+/* The same answer at all ranks. */
+static bool nested_fits(const nested *n)
+{
+    const gci_call *call = n->call;
+    return !gci_coll_reduces(call->coll) || (call->associative && !call->canonical && (call->commutative || n->runs));
+}
+
+GCI void gci_nested_algo(gci_builder *b)
+{
+    const gci_clusters *s = b->call->clusters;
+    nested n;
+    b->error = s && s->hosts > 1 && s->hosts < b->call->ranks ? GC_OK : GC_ERR_UNSUPPORTED;
+    if (b->error)
+        return;
+    nested_begin(&n, b);
+    if (!b->error && !nested_fits(&n))
+        b->error = GC_ERR_UNSUPPORTED;
+    if (!b->error)
+        switch (b->call->coll) {
+        case GCI_BCAST:
+            nested_bcast(&n);
+            break;
+        case GCI_REDUCE:
+            nested_reduce(&n);
+            break;
+        case GCI_ALLREDUCE:
+            nested_allreduce(&n);
+            break;
+        case GCI_ALLGATHER:
+            nested_allgather(&n);
+            break;
+        default:
+            nested_reduce_scatter(&n);
+        }
+    nested_end(&n);
+}
