@@ -304,6 +304,7 @@ typedef struct gci_clusters {
     int32_t *member;            /* [nodes] by cluster, ascending within it */
     bool     runs;              /* each is a run of consecutive nodes */
     const gci_topo *topo;
+    struct gci_clusters *by_host;       /* of one with several hosts, of several ranks: each host as a cluster; else NULL */
 } gci_clusters;
 GCI int  gci_clusters_make(gci_env *, const gci_topo *, gci_clusters *);        /* GC_ERR_NOMEM */
 GCI void gci_clusters_free(gci_env *, gci_clusters *);
@@ -902,6 +903,7 @@ enum { GCI_CIRCULANT_ROUNDS_MAX = 31 };
 GCI int  gci_circulant_blocks(int ranks, int rank, int32_t block[GCI_CIRCULANT_ROUNDS_MAX]);
 GCI void gci_wide_reduce(gci_wide *);           /* wide_reduce.c: reductions between clusters, and the barrier */
 GCI void gci_wide_algo(gci_builder *);          /* wide.c: between clusters */
+GCI void gci_by_host_algo(gci_builder *);       /* the same between the hosts of one */
 GCI void gci_nested_algo(gci_builder *);        /* nested.c: host by host */
 
 /* ---- site.c: which hosts are at one site (pure) ------------------------------------------------------------------- */

@@ -31,42 +31,26 @@ typedef struct nested_party { const int32_t *rank; int ranks, mine, root, hosts;
 typedef struct nested {
     gci_builder    *b;
     const gci_call *call;
-    int32_t        *rank;       /* [ranks] host by host, ascending within each; hosts by their lowest rank */
-    int32_t        *first;      /* [hosts + 1] in it */
+    const gci_clusters *s;      /* hosts; a block lies where its rank stands in s->member, before those of later ones */
+    int             mine;       /* this rank's host */
+    nested_party    host, heads;
     int32_t        *head;       /* [hosts] */
     int32_t        *gate;       /* [2 * ranks] by peer, to and from it: what its next message waits for */
-    bool            runs;       /* rank[i] is i */
-    nested_party    host, heads;
-    size_t         *block;      /* [ranks] bytes of each, host by host, */
-    size_t         *bytes;      /* [hosts] and together; */
+    size_t         *block;      /* [ranks] bytes of each, as they lie; */
+    size_t         *bytes;      /* [hosts] of each host's together; */
     size_t          all, before;        /* of all hosts; of those before this one */
     bool            alike;      /* each host has as many? */
-    bool            in_place;   /* they lie host by host in the call's buffer */
+    bool            in_place;   /* the call's own buffer has them so */
 } nested;
 
 /* ---- hosts -------------------------------------------------------------------------------------------------------- */
 
-/* A host's ranks stand together in topo->order, ascending. */
-static void nested_add_host(nested *n, const gci_topo *topo, int32_t host, int32_t *used)
+static int nested_index(const nested_party *party, int rank)
 {
-    const int32_t *member = &topo->order[topo->first[host]];
-    nested_party party = { .rank = n->rank + *used, .ranks = topo->size[host], .mine = -1, .hosts = 1 };
-    for (int i = 0; i < party.ranks; i++) {
-        n->runs &= member[i] == *used;
-        n->rank[(*used)++] = member[i];
-        if (member[i] == n->call->rank)
-            party.mine = i;
-        if (member[i] == n->call->root) {
-            party.root = i;
-            n->heads.root = n->heads.ranks;
-        }
-    }
-    if (party.mine >= 0) {
-        n->host = party;
-        n->heads.mine = n->heads.ranks;
-    }
-    n->first[n->heads.ranks + 1] = *used;
-    n->head[n->heads.ranks++] = party.rank[party.root];
+    int i = 0;
+    while (i < party->ranks && party->rank[i] != rank)
+        i++;
+    return i;
 }
 
 static bool nested_is_head(const nested *n)
@@ -76,31 +60,30 @@ static bool nested_is_head(const nested *n)
 
 static void nested_begin(nested *n, gci_builder *b)
 {
-    const gci_topo *topo = b->call->clusters->topo;
-    size_t ranks = (size_t)b->call->ranks, hosts = (size_t)b->call->clusters->hosts;
-    int32_t used = 0;
-    *n = (nested){ .b = b, .call = b->call, .runs = true, .bytes = gci_alloc(b->env, (ranks + hosts) * sizeof *n->bytes),
-                   .rank = gci_alloc(b->env, (3 * ranks + 2 * hosts + 1) * sizeof *n->rank) };
-    if (!n->bytes || !n->rank) {
+    const gci_call *call = b->call;
+    const gci_clusters *s = call->clusters->by_host;
+    size_t ranks = (size_t)call->ranks, hosts = (size_t)s->clusters;
+    *n = (nested){ .b = b, .call = call, .s = s, .bytes = gci_alloc(b->env, (ranks + hosts) * sizeof *n->bytes),
+                   .head = gci_alloc(b->env, (2 * ranks + hosts) * sizeof *n->head) };
+    if (!n->bytes || !n->head) {
         b->error = GC_ERR_NOMEM;
         return;
     }
-    n->head = n->rank + ranks;
     n->gate = n->head + hosts;
-    n->first = n->gate + 2 * ranks;
     n->block = n->bytes + hosts;
-    n->first[0] = 0;
-    n->heads.rank = n->head;
-    for (int rank = 0; rank < b->call->ranks; rank++)
-        if (topo->order[topo->first[topo->of[rank]]] == rank)
-            nested_add_host(n, topo, topo->of[rank], &used);
-    n->heads.hosts = n->heads.ranks;
+    for (int h = 0; h < s->clusters; h++)
+        n->head[h] = h == s->of[call->root] ? call->root : s->member[s->first[h]];
+    n->mine = s->of[call->rank];
+    n->heads = (nested_party){ n->head, s->clusters, n->mine, s->of[call->root], s->clusters };
+    n->host = (nested_party){ s->member + s->first[n->mine], s->first[n->mine + 1] - s->first[n->mine], 0, 0, 1 };
+    n->host.mine = nested_index(&n->host, call->rank);
+    n->host.root = nested_index(&n->host, n->head[n->mine]);
 }
 
 static void nested_end(nested *n)
 {
     gci_free(n->b->env, n->bytes);
-    gci_free(n->b->env, n->rank);
+    gci_free(n->b->env, n->head);
 }
 
 /* ---- splicing ----------------------------------------------------------------------------------------------------- */
@@ -274,17 +257,17 @@ static void nested_allreduce(nested *n)
 
 static void nested_measure(nested *n, const gci_blocks *blocks)
 {
-    n->in_place = n->runs;
+    n->in_place = n->s->runs;
     n->alike = true;
-    for (int h = 0; h < n->heads.ranks; h++) {
+    for (int h = 0; h < n->s->clusters; h++) {
         size_t begin = n->all;
-        for (int i = n->first[h]; i < n->first[h + 1]; i++) {
-            n->in_place &= !blocks->at || blocks->at[n->rank[i]] == n->all;
-            n->all += n->block[i] = gci_block_bytes(blocks, n->rank[i]);
+        for (int i = n->s->first[h]; i < n->s->first[h + 1]; i++) {
+            n->in_place &= !blocks->at || blocks->at[n->s->member[i]] == n->all;
+            n->all += n->block[i] = gci_block_bytes(blocks, n->s->member[i]);
         }
         n->bytes[h] = n->all - begin;
         n->alike &= n->bytes[h] == n->bytes[0];
-        if (h == n->heads.mine)
+        if (h == n->mine)
             n->before = begin;
     }
 }
@@ -294,7 +277,7 @@ static gci_call nested_host_call(const nested *n, enum gci_coll coll, bool in_pl
 {
     gci_call call = nested_call(n, coll, 0, in_place);
     call.known = true;
-    call.send = call.recv = (gci_blocks){ call.own, call.even ? NULL : &n->block[n->first[n->heads.mine]], NULL };
+    call.send = call.recv = (gci_blocks){ call.own, call.even ? NULL : &n->block[n->s->first[n->mine]], NULL };
     return call;
 }
 
@@ -303,7 +286,7 @@ static gci_call nested_heads_call(const nested *n, enum gci_coll coll, bool in_p
     gci_call call = nested_call(n, coll, 0, in_place);
     call.known = true;
     call.even = n->alike;
-    call.own = n->bytes[n->heads.mine];
+    call.own = n->bytes[n->mine];
     call.send = call.recv = (gci_blocks){ call.own, n->alike ? NULL : n->bytes, NULL };
     return call;
 }
@@ -313,7 +296,7 @@ static void nested_copy_out(nested *n, gci_spot from)
 {
     int32_t before = n->b->out->steps;
     for (int i = 0; i < n->call->ranks; i++) {
-        const gci_step copy = { .kind = GCI_STEP_COPY, .to = GCI_BUF_RECV, .to_at = gci_block_at(&n->call->recv, n->rank[i]),
+        const gci_step copy = { .kind = GCI_STEP_COPY, .to = GCI_BUF_RECV, .to_at = gci_block_at(&n->call->recv, n->s->member[i]),
                                 .from = from.buf, .from_at = from.at, .bytes = n->block[i] };
         nested_add(n, &copy, before);
         from.at += n->block[i];
@@ -340,7 +323,7 @@ static void nested_reduce_scatter(nested *n)
     gci_spot sum = { GCI_BUF_TEMP, 0 }, mine = sum;
     if (nested_is_head(n)) {
         sum = gci_emit_slot(n->b, n->all);
-        mine = gci_emit_slot(n->b, n->bytes[n->heads.mine]);
+        mine = gci_emit_slot(n->b, n->bytes[n->mine]);
     }
     if (!n->in_place)
         n->b->error = GC_ERR_UNSUPPORTED;
@@ -356,16 +339,16 @@ static void nested_reduce_scatter(nested *n)
 static bool nested_fits(const nested *n)
 {
     const gci_call *call = n->call;
-    return !gci_coll_reduces(call->coll) || (call->associative && !call->canonical && (call->commutative || n->runs));
+    return !gci_coll_reduces(call->coll) || (call->associative && !call->canonical && (call->commutative || n->s->runs));
 }
 
 GCI void gci_nested_algo(gci_builder *b)
 {
-    const gci_clusters *s = b->call->clusters;
     nested n;
-    b->error = s && s->hosts > 1 && s->hosts < b->call->ranks ? GC_OK : GC_ERR_UNSUPPORTED;
-    if (b->error)
+    if (!b->call->clusters || !b->call->clusters->by_host) {
+        b->error = GC_ERR_UNSUPPORTED;
         return;
+    }
     nested_begin(&n, b);
     if (!b->error && !nested_fits(&n))
         b->error = GC_ERR_UNSUPPORTED;

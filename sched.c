@@ -211,6 +211,8 @@ static const gci_algo sched_pool[] = {
     { "pairwise",  ON(ALLTOALL) | ON(REDUCE_SCATTER), gci_pairwise_algo, false },
     { "direct",    ON(ALLGATHER) | ON(ALLTOALL) | ON(REDUCE_SCATTER) | ON(SCAN) | ON(EXSCAN), gci_direct_algo, false },
     { "circulant", ON(BCAST) | ON(ALLGATHER) | ON(REDUCE) | ON(ALLREDUCE) | ON(REDUCE_SCATTER), gci_circulant_algo, false },
+    { "by-host",   ALL_COLLS, gci_by_host_algo, false },
+    { "by-host-divided", ON(BCAST) | ON(ALLREDUCE), gci_by_host_algo, false },
     { "nested",    ON(BCAST) | ON(ALLGATHER) | ON(REDUCE) | ON(ALLREDUCE) | ON(REDUCE_SCATTER), gci_nested_algo, false },
     { "wide",      ALL_COLLS, gci_wide_algo, false },
     { "wide-divided", ON(BCAST) | ON(ALLREDUCE), gci_wide_algo, false },

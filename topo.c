@@ -213,7 +213,15 @@ static int32_t topo_parting(const gci_topo *t)
     }
 }
 
-GCI int gci_clusters_make(gci_env *env, const gci_topo *t, gci_clusters *s)
+/* Of a node, when the named clusters of so many names count; or, TOPO_HOSTS, its host. */
+enum { TOPO_HOSTS = -1 };
+
+static int32_t topo_cluster(const gci_topo *t, int32_t node, int32_t depth)
+{
+    return depth == TOPO_HOSTS ? t->of[node] : depth == 0 ? 0 : topo_named(t, node, depth);
+}
+
+static int topo_clusters(gci_env *env, const gci_topo *t, int32_t depth, gci_clusters *s)
 {
     size_t n = (size_t)t->nodes;
     int32_t *number = gci_alloc(env, (size_t)t->clusters * sizeof *number), *block = gci_alloc(env, (3 * n + 1) * sizeof *block);
@@ -224,9 +232,8 @@ GCI int gci_clusters_make(gci_env *env, const gci_topo *t, gci_clusters *s)
         return GC_ERR_NOMEM;
     }
     *s = (gci_clusters){ .of = block, .member = block + n, .first = block + 2 * n, .runs = true, .topo = t };
-    int32_t depth = n > 0 ? topo_parting(t) : 0;
     for (int32_t i = 0; i < t->nodes; i++) {            /* number[]: + 1, of the cluster that c is */
-        int32_t c = depth ? topo_named(t, i, depth) : 0;
+        int32_t c = topo_cluster(t, i, depth);
         if (!number[c])
             number[c] = ++s->clusters;
         s->of[i] = number[c] - 1;
@@ -250,8 +257,23 @@ GCI int gci_clusters_make(gci_env *env, const gci_topo *t, gci_clusters *s)
     return GC_OK;
 }
 
+GCI int gci_clusters_make(gci_env *env, const gci_topo *t, gci_clusters *s)
+{
+    int err = topo_clusters(env, t, t->nodes > 0 ? topo_parting(t) : 0, s);
+    if (err < 0 || s->clusters != 1 || s->hosts < 2 || s->hosts == t->nodes)
+        return err;
+    s->by_host = gci_alloc(env, sizeof *s->by_host);
+    err = s->by_host ? topo_clusters(env, t, TOPO_HOSTS, s->by_host) : GC_ERR_NOMEM;
+    if (err < 0)
+        gci_clusters_free(env, s);
+    return err;
+}
+
 GCI void gci_clusters_free(gci_env *env, gci_clusters *s)
 {
     gci_free(env, s->of);
+    if (s->by_host)
+        gci_free(env, s->by_host->of);
+    gci_free(env, s->by_host);
     *s = (gci_clusters){ 0 };
 }

@@ -602,17 +602,17 @@ static void wide_emit(gci_wide *w)
         gci_wide_reduce(w);
 }
 
-/* b->name: "wide", or "wide-divided", for which a vector is cut into a segment for each cluster at least. */
-GCI void gci_wide_algo(gci_builder *b)
+/* Between these clusters. divided: a vector is cut into a segment for each of them at least. */
+static void wide_between(gci_builder *b, const gci_clusters *s, bool divided)
 {
     gci_wide w;
     gci_call call = *b->call;
-    size_t clusters = call.clusters ? (size_t)call.clusters->clusters : 1;
-    bool divided = strcmp(b->name, "wide") != 0;
+    size_t clusters = s ? (size_t)s->clusters : 1;
     if (clusters < (divided ? 3 : 2)) {
         b->error = GC_ERR_UNSUPPORTED;
         return;
     }
+    call.clusters = s;
     if (divided && (call.segment == 0 || call.segment > call.bytes / clusters))
         call.segment = call.bytes / clusters + 1;
     b->error = gci_wide_begin(&w, b->env, &call);
@@ -624,4 +624,20 @@ GCI void gci_wide_algo(gci_builder *b)
     if (w.hungry)
         b->error = GC_ERR_NOMEM;
     gci_wide_end(&w);
+}
+
+GCI void gci_wide_algo(gci_builder *b)
+{
+    wide_between(b, b->call->clusters, strcmp(b->name, "wide") != 0);
+}
+
+/* Blocks whose sizes not all ranks know would have to be asked for first. */
+GCI void gci_by_host_algo(gci_builder *b)
+{
+    const gci_call *call = b->call;
+    bool listed = call->coll == GCI_SCATTER || call->coll == GCI_GATHER || call->coll == GCI_ALLTOALL;
+    if (listed && !call->even)
+        b->error = GC_ERR_UNSUPPORTED;
+    else
+        wide_between(b, call->clusters ? call->clusters->by_host : NULL, strcmp(b->name, "by-host") != 0);
 }

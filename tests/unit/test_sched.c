@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { WHAT_BYTES = 320, PATH_MAX_BYTES = 32, ROUNDS = 1500, CLUSTERS_MAX = 16 };
+enum { WHAT_BYTES = 320, PATH_MAX_BYTES = 32, ROUNDS = 1500, CLUSTERS_MAX = 16, HOSTED_MAX = 48 };
 
 static gci_env env;
 
@@ -127,19 +127,33 @@ static void make_paths(place *p, int ranks, const int of[], path_of *name, host_
     free(path);
 }
 
+static void no_name(char path[PATH_MAX_BYTES], int rank, int site)
+{
+    (void)rank;
+    (void)site;
+    path[0] = 0;
+}
+
+/* Which look at where ranks are: in clusters, or on hosts of one? */
+static bool is_wide(const char *algo) { return strncmp(algo, "wide", 4) == 0; }
+static bool is_by_host(const char *algo) { return strncmp(algo, "by-host", 7) == 0 || strcmp(algo, "nested") == 0; }
+
+static void drop_place(place *p)
+{
+    gci_clusters_free(&env, &p->clusters);
+    gci_topo_free(&env, &p->topo);
+}
+
 /* With racks of three, and two ranks to a host. */
 static void make_place(place *p, int ranks, const int of[])
 {
     make_paths(p, ranks, of, site_and_rack, two_to_a_host);
 }
 
-/* Does the algorithm look at where ranks are? */
-static bool is_placed(const char *algo) { return strncmp(algo, "wide", 4) == 0 || strcmp(algo, "nested") == 0; }
-
-static void drop_place(place *p)
+/* Or with hosts alone, where an algorithm asks for that. */
+static void make_place_for(const char *algo, place *p, int ranks, const int of[])
 {
-    gci_clusters_free(&env, &p->clusters);
-    gci_topo_free(&env, &p->topo);
+    make_paths(p, ranks, of, is_by_host(algo) ? no_name : site_and_rack, two_to_a_host);
 }
 
 /* Three classes of ranks, each pair of them with a latency of its own. */
@@ -235,7 +249,7 @@ static void prove_ranks(job_spec *spec)
         spec->elem_bytes = gci_coll_reduces(spec->coll) ? 5 : 1;
         for (int r = 0; r < ranks[n]; r++)
             of[r] = n % 2 ? r * 3 / ranks[n] : r % 3;
-        make_place(&p, ranks[n], of);
+        make_place_for(spec->algo, &p, ranks[n], of);
         gc_model *model = make_model(ranks[n]);
         spec->model = model;
         for (spec->root = 0; spec->root < (has_root(spec->coll) ? ranks[n] : 1); spec->root += 1 + ranks[n] / 3) {
@@ -243,7 +257,7 @@ static void prove_ranks(job_spec *spec)
             for (int i = 1; i < ranks[n]; i++)
                 hang(&given, (spec->root + i / 2) % ranks[n], (spec->root + i) % ranks[n]);
             spec->tree = strcmp(spec->algo, "given") == 0 ? &given : NULL;
-            spec->clusters = is_placed(spec->algo) ? &p.clusters : NULL;
+            spec->clusters = is_wide(spec->algo) || is_by_host(spec->algo) ? &p.clusters : NULL;
             prove_sizes(spec);
             drop_tree(&given);
         }
@@ -266,7 +280,7 @@ static void test_small_jobs(void **state)
 /* What "wide" promises: (1) one wide-area message on any way from input to output, (2) no data enter a cluster twice, of a
  * reduction one partial result per ordered pair of clusters. Named exceptions from (2), where a cluster may send a partial
  * result per rank at most (papers/002, table 1 and 3.5): */
-static const char *wide_exception(const job_spec *spec)
+static const char *wide_exception(const job_spec *spec, const gci_clusters *clusters)
 {
     if (!gci_coll_reduces(spec->coll))
         return NULL;
@@ -274,9 +288,9 @@ static const char *wide_exception(const job_spec *spec)
         return "not associative, short";
     if (spec->canonical)
         return "canonical order";
-    if (!spec->clusters->runs && !spec->in_any_order)
+    if (!clusters->runs && !spec->in_any_order)
         return "rank order against clusters";
-    return !spec->clusters->runs && (spec->coll == GCI_SCAN || spec->coll == GCI_EXSCAN) ? "scan against clusters" : NULL;
+    return !clusters->runs && (spec->coll == GCI_SCAN || spec->coll == GCI_EXSCAN) ? "scan against clusters" : NULL;
 }
 
 static size_t total_bytes(const job_spec *spec)
@@ -311,7 +325,7 @@ static void prove_wide(job_spec *spec, int hops)
     check_report report;
     if (prove(spec, &report) < 0)
         return;
-    const char *exception = wide_exception(spec);
+    const char *exception = wide_exception(spec, spec->clusters);
     if (report.wan_hops > hops)
         fail_msg("%s: %d wide-area messages in a row", describe(spec), report.wan_hops);
     if (exception)
@@ -386,13 +400,26 @@ static void test_divided_vectors(void **state)
 
 /* ---- hosts ------------------------------------------------------------------------------------------------------- */
 
-static void host_as_cluster(char path[PATH_MAX_BYTES], int rank, int site)
-{
-    (void)rank;
-    snprintf(path, PATH_MAX_BYTES, "host%d", site);
-}
+static int host_of_site(int ranks, int rank, int site) { (void)ranks; (void)rank; return site; }
 
-static int host_of_cluster(int ranks, int rank, int site) { (void)ranks; (void)rank; return site; }
+/* Proven with hosts as clusters, so that the checker counts what goes from host to host. */
+static void check_between_hosts(const job_spec *spec, check_report *report)
+{
+    char why[CHECK_TEXT];
+    gci_call call[HOSTED_MAX];
+    gci_sched sched[HOSTED_MAX];
+    for (int r = 0; r < spec->ranks; r++)
+        job_call(spec, r, &call[r]);
+    assert_int_equal(job_build(&env, spec, call, sched, why), 0);
+    for (int r = 0; r < spec->ranks; r++)
+        call[r].clusters = spec->clusters->by_host;
+    if (sched_check(&(check_job){ .ranks = spec->ranks, .call = call, .sched = sched }, report, why) < 0)
+        fail_msg("%s: %s", describe(spec), why);
+    for (int r = 0; r < spec->ranks; r++) {
+        job_call_free(&call[r]);
+        gci_sched_free(&env, &sched[r]);
+    }
+}
 
 /* How many bytes go from host to host, at most: all of what there is to each, or of an allreduce twice; what must keep its order goes
  * by halving, which has one more such move. */
@@ -402,38 +429,45 @@ static size_t between_hosts(const job_spec *spec, int hosts)
     return once * (spec->coll == GCI_ALLREDUCE ? 2 : 1) + (gci_coll_reduces(spec->coll) && !spec->in_any_order ? once : 0);
 }
 
-/* What "nested" promises: between hosts goes what would with one rank on each. Hosts are clusters here, for which the checker counts. */
-static void prove_nested(job_spec *spec, int hosts)
+/* What goes by host promises: between hosts goes what would with one rank on each. */
+static void prove_by_host(job_spec *spec)
 {
     check_report report;
-    int messages = prove(spec, &report);
-    if (messages == JOB_UNSUPPORTED && (!spec->clusters->runs || spec->from_left || spec->canonical) && gci_coll_reduces(spec->coll))
+    if (prove(spec, NULL) == JOB_UNSUPPORTED) {
+        bool reduces = gci_coll_reduces(spec->coll), any = spec->in_any_order && spec->coll != GCI_REDUCE_SCATTER;
+        bool few = strcmp(spec->algo, "by-host-divided") == 0 && spec->clusters->hosts < 3;
+        if (!few && (!reduces || ((any || spec->clusters->by_host->runs) && !spec->from_left && !spec->canonical)))
+            fail_msg("%s: refused", describe(spec));
         return;
-    if (messages <= 0)
-        fail_msg("%s: refused", describe(spec));
-    if (report.repeated > 0 || report.wan_bytes > between_hosts(spec, hosts))
+    }
+    check_between_hosts(spec, &report);
+    if (!wide_exception(spec, spec->clusters->by_host) &&
+        (report.repeated > 0 || report.wan_bytes > between_hosts(spec, spec->clusters->hosts)))
         fail_msg("%s: %zu bytes between hosts, %zu of them again", describe(spec), report.wan_bytes, report.repeated);
 }
 
 static void test_hosts(void **state)
 {
-    static const enum gci_coll colls[] = { GCI_BCAST, GCI_ALLGATHER, GCI_REDUCE, GCI_ALLREDUCE, GCI_REDUCE_SCATTER };
+    static const struct { enum gci_coll coll; const char *algo; } algos[] =
+        { { GCI_BCAST, "nested" }, { GCI_ALLGATHER, "nested" }, { GCI_REDUCE, "nested" }, { GCI_ALLREDUCE, "nested" },
+          { GCI_REDUCE_SCATTER, "nested" }, { GCI_BCAST, "by-host-divided" }, { GCI_ALLREDUCE, "by-host-divided" },
+          { GCI_ALLGATHER, "by-host" }, { GCI_REDUCE_SCATTER, "by-host" } };
     static const struct { int ranks, hosts; } sizes[] = { { 4, 2 }, { 12, 3 }, { 32, 4 }, { 35, 7 }, { 48, 16 }, { 10, 9 } };
     (void)state;
     for (size_t n = 0; n < GCI_COUNT(sizes); n++)
         for (int kind = 0; kind < 3; kind++) {
-            int of[48];
+            int of[HOSTED_MAX];
             place p;
             for (int r = 0; r < sizes[n].ranks; r++)        /* runs; one by one; runs that come back */
                 of[r] = kind == 0 ? r * sizes[n].hosts / sizes[n].ranks : r / kind % sizes[n].hosts;
-            make_paths(&p, sizes[n].ranks, of, host_as_cluster, host_of_cluster);
-            for (size_t i = 0; i < GCI_COUNT(colls); i++)
-                for (size_t o = 0; o < (gci_coll_reduces(colls[i]) ? GCI_COUNT(orders) : 1); o++)
-                    for (int root = 0; root < (has_root(colls[i]) ? sizes[n].ranks : 1); root += 5)
-                        prove_nested(&(job_spec){ .coll = colls[i], .algo = "nested", .ranks = sizes[n].ranks, .root = root,
-                                                  .elem_bytes = 8, .bytes = 1 << 20, .in_any_order = orders[o].in_any_order,
-                                                  .from_left = orders[o].from_left, .canonical = orders[o].canonical,
-                                                  .clusters = &p.clusters }, p.clusters.clusters);
+            make_paths(&p, sizes[n].ranks, of, no_name, host_of_site);
+            for (size_t i = 0; i < GCI_COUNT(algos); i++)
+                for (size_t o = 0; o < (gci_coll_reduces(algos[i].coll) ? GCI_COUNT(orders) : 1); o++)
+                    for (int root = 0; root < (has_root(algos[i].coll) ? sizes[n].ranks : 1); root += 5)
+                        prove_by_host(&(job_spec){ .coll = algos[i].coll, .algo = algos[i].algo, .ranks = sizes[n].ranks,
+                                                   .root = root, .elem_bytes = 8, .bytes = 1 << 20, .clusters = &p.clusters,
+                                                   .in_any_order = orders[o].in_any_order, .from_left = orders[o].from_left,
+                                                   .canonical = orders[o].canonical });
             drop_place(&p);
         }
 }
@@ -514,9 +548,10 @@ static void random_job(uint64_t seed)
     random_sizes(&spec, sizes);
     random_clusters(spec.ranks, of);
     place p;
-    make_paths(&p, spec.ranks, of, below(2) ? random_path : site_and_rack, hosts[below(GCI_COUNT(hosts))]);
+    bool by_host = is_by_host(name);
+    make_paths(&p, spec.ranks, of, by_host ? no_name : below(2) ? random_path : site_and_rack, hosts[below(GCI_COUNT(hosts))]);
     gc_tree given = random_tree(spec.ranks, spec.root);
-    spec.clusters = is_placed(name) || below(2) ? &p.clusters : NULL;
+    spec.clusters = is_wide(name) || by_host || below(2) ? &p.clusters : NULL;
     spec.tree = strcmp(name, "given") == 0 ? &given : NULL;
     gc_model *model = make_model(spec.ranks);
     spec.model = model;
@@ -611,7 +646,7 @@ static void starve(job_spec *spec)
     gci_env_init(&poor, gci_sys_real(), &options);
     static const int of[RANKS] = { 0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 0, 1, 2, 2 };
     place p;
-    make_place(&p, RANKS, of);
+    make_place_for(spec->algo, &p, RANKS, of);
     spec->ranks = RANKS;
     spec->bytes = spec->coll == GCI_BARRIER ? 0 : 96;
     spec->elem_bytes = 8;
