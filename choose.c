@@ -8,7 +8,24 @@
  * Between clusters it is "wide" (wide.c): nothing else has one wide-area latency. "wide-divided" has two, and out of a cluster go
  * 2 (c - 1) / c vectors of an allreduce instead of c - 1, of a bcast 1: some c - 2 fewer. On shared uplinks that pays where they
  * are more than the L B bytes that a latency is worth. Nothing here knows L and B: CHOOSE_WORTH is of a slow link, since where it
- * is too small a collective takes twice its least time at most, and where it is too large, c / 2 times or c - 1. Within one:
+ * is too small a collective takes twice its least time at most, and where it is too large, c / 2 times or c - 1.
+ *
+ * Between the hosts of one, where they have several ranks, the same algorithms pay for the same reason, since a host's ranks share
+ * its NIC ("by-host"); but few bytes are worth a latency there, and beyond CHOOSE_FEW_HOSTS rounds of pairs have fewer messages at a
+ * time than everybody to everybody. One vector to or from all goes host by host, without a step of its own for each host ("nested").
+ * Time beside that of the rules for ranks alone, simulated as below:
+ *
+ *                     4 hosts of 8 ranks            16 hosts of 2
+ *                     8 B   1 KiB  64 KiB  1 MiB    8 B   1 KiB  64 KiB  1 MiB
+ *     barrier         0.55                          0.32
+ *     bcast           1.00  1.00   0.36    0.23     1.03  1.08   0.61    0.59
+ *     reduce          1.00  1.00   0.35    0.27     1.01  0.96   0.73    0.62
+ *     allreduce       0.55  0.61   0.16    0.12     0.33  0.47   0.43    0.34
+ *     allgather       0.53  0.19   0.13             0.30  0.53   0.51
+ *     reduce_scatter  0.40  0.20   0.10             0.28  0.32   0.33
+ *     alltoall        0.48                          0.29
+ *
+ * Among ranks that are alike:
  *
  * Short ones take a tree, which has the fewest messages: that counts where ranks share cores, and a wide tree has the fewest
  * ranks that a message wakes twice (40 ranks on 2 cores: an allreduce takes 0.62 ms; binomial 0.78, flat 0.56, doubling 1.7).
@@ -43,18 +60,21 @@ enum { CHOOSE_TINY = 256,               /* up to here it is cheaper to send a bl
        CHOOSE_SEGMENT = 8 * 1024,       /* what is on its way while the next is made ready; */
        CHOOSE_SEGMENTS = 64,            /* of a longer vector as many as this, */
        CHOOSE_SEGMENT_MAX = 128 * 1024, /* none longer than 1 ms at 1 Gbit/s */
+       CHOOSE_DIVIDED = 64 * 1024,      /* beyond, what streams through all hosts is faster than what has them all exchange shares */
        CHOOSE_WORTH = 64 * 1024,        /* bytes that a cluster sends in a wide-area latency; */
-       CHOOSE_SHARE = 1024,             /* what a share of a divided vector has at least */
+       CHOOSE_SHARES = 64,              /* no share of a divided vector is less than that part of these */
+       CHOOSE_FEW_HOSTS = 16,
        CHOOSE_FAR = 256 * 1024,         /* between clusters: of a longer vector, segments that are granted one by one, because */
        CHOOSE_FAR_SEGMENTS = 256 };     /* no window holds it all, and so many */
 
-enum choose_where { ANYWHERE, BETWEEN_CLUSTERS, BETWEEN_MORE, AMONG_HOSTS, ON_ONE_HOST };      /* more: than two; among: of several ranks */
+/* Between more: of three clusters or more. Of hosts of one cluster that have several ranks: any number, few, and three or more of them. */
+enum choose_where { ANYWHERE, ON_ONE_HOST, BETWEEN_CLUSTERS, BETWEEN_MORE, BETWEEN_HOSTS, BETWEEN_FEW_HOSTS, BETWEEN_MORE_HOSTS };
 
 static const struct choose_rule {
     enum gci_coll     coll;             /* GCI_COLLS: any */
     enum choose_where where;
     int               ranks;            /* at most; 0: any */
-    size_t            bytes;            /* at most; 0: any. Between more: that dividing spares an uplink */
+    size_t            bytes;            /* at most; 0: any. Between more: that dividing spares the links */
     bool              cut;              /* into segments */
     const char       *name;
 } choose_rules[] = {
@@ -65,25 +85,34 @@ static const struct choose_rule {
     { GCI_COLLS,          BETWEEN_CLUSTERS, 0, 0, true, "wide" },
     { GCI_REDUCE,         BETWEEN_CLUSTERS, 0, 0, true, "chain" },
     { GCI_ALLREDUCE,      BETWEEN_CLUSTERS, 0, 0, true, "chain" },
+    { GCI_BARRIER,        BETWEEN_FEW_HOSTS, 0, 0, false, "by-host" },
     { GCI_BARRIER,        ANYWHERE,    4, 0, false, "doubling" },
     { GCI_BARRIER,        ANYWHERE,    0, 0, false, "knomial:8" },
+    { GCI_BCAST,          BETWEEN_HOSTS, 0, CHOOSE_MIDDLE, false, "nested" },
+    { GCI_BCAST,          BETWEEN_MORE_HOSTS, 0, CHOOSE_DIVIDED, true, "by-host-divided" },
+    { GCI_BCAST,          BETWEEN_HOSTS, 0, 0, false, "nested" },
     { GCI_BCAST,          ANYWHERE,    2, 0, false, "binomial" },
     { GCI_BCAST,          ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_BCAST,          ANYWHERE,    0, CHOOSE_MIDDLE, false, "binomial" },
     { GCI_BCAST,          ON_ONE_HOST, 0, CHOOSE_ONE_HOST, false, "binomial" },
     { GCI_BCAST,          ANYWHERE,    0, 0, true, "circulant" },
+    { GCI_SCATTER,        BETWEEN_FEW_HOSTS, 0, CHOOSE_SHORT, false, "by-host" },
     { GCI_SCATTER,        ANYWHERE,    0, CHOOSE_SHORT, false, "binomial" },
     { GCI_SCATTER,        ANYWHERE,    0, 0, false, "flat" },
+    { GCI_GATHER,         BETWEEN_FEW_HOSTS, 0, CHOOSE_SHORT, false, "by-host" },
     { GCI_GATHER,         ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_GATHER,         ANYWHERE,    0, CHOOSE_BLOCKS, false, "binomial" },
     { GCI_GATHER,         ANYWHERE,    0, 0, false, "flat" },
     { GCI_ALLGATHER,      ANYWHERE,    4, CHOOSE_SHORT, false, "doubling" },
+    { GCI_ALLGATHER,      BETWEEN_FEW_HOSTS, 0, 0, true, "by-host" },
+    { GCI_ALLGATHER,      BETWEEN_HOSTS, 0, 0, false, "nested" },
     { GCI_ALLGATHER,      ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_ALLGATHER,      ON_ONE_HOST, 0, CHOOSE_BLOCKS, false, "knomial:8" },
     { GCI_ALLGATHER,      ON_ONE_HOST, 0, 0, false, "ring" },
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "doubling" },
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "circulant" },
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "direct" },
+    { GCI_ALLTOALL,       BETWEEN_FEW_HOSTS, 0, CHOOSE_TINY, false, "by-host" },
     { GCI_ALLTOALL,       ANYWHERE,    2, 0, false, "direct" },
     { GCI_ALLTOALL,       ON_ONE_HOST, 4, 0, false, "direct" },
     { GCI_ALLTOALL,       ANYWHERE,    0, CHOOSE_TINY, false, "bruck" },
@@ -92,6 +121,7 @@ static const struct choose_rule {
     { GCI_ALLTOALL,       ANYWHERE,    0, CHOOSE_BURST, false, "direct" },
     { GCI_ALLTOALL,       ANYWHERE,    0, CHOOSE_FLOW, false, "pairwise" },
     { GCI_ALLTOALL,       ANYWHERE,    0, 0, false, "direct" },
+    { GCI_REDUCE,         BETWEEN_HOSTS, 0, 0, false, "nested" },
     { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_MIDDLE, false, "binomial" },
     { GCI_REDUCE,         ON_ONE_HOST, 0, CHOOSE_ONE_HOST, false, "binomial" },
@@ -100,6 +130,11 @@ static const struct choose_rule {
     { GCI_REDUCE,         ANYWHERE,    0, 0, true, "binomial" },
     { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_BLOCKS, false, "flat" },
     { GCI_REDUCE,         ANYWHERE,    0, 0, true, "chain" },
+    { GCI_ALLREDUCE,      ANYWHERE,    4, CHOOSE_SHORT, false, "doubling" },
+    { GCI_ALLREDUCE,      BETWEEN_MORE_HOSTS, 0, CHOOSE_MIDDLE, true, "by-host" },
+    { GCI_ALLREDUCE,      BETWEEN_MORE_HOSTS, 0, 0, true, "by-host-divided" },
+    { GCI_ALLREDUCE,      BETWEEN_FEW_HOSTS, 0, 0, true, "by-host" },
+    { GCI_ALLREDUCE,      BETWEEN_HOSTS, 0, 0, false, "nested" },
     { GCI_ALLREDUCE,      ANYWHERE,    4, CHOOSE_MIDDLE, false, "doubling" },
     { GCI_ALLREDUCE,      ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
     { GCI_ALLREDUCE,      ON_ONE_HOST, 0, CHOOSE_ONE_HOST, false, "binomial" },
@@ -109,13 +144,17 @@ static const struct choose_rule {
     { GCI_ALLREDUCE,      ANYWHERE,    0, 0, true, "binomial" },
     { GCI_ALLREDUCE,      ANYWHERE,    0, CHOOSE_BLOCKS, false, "flat" },
     { GCI_ALLREDUCE,      ANYWHERE,    0, 0, true, "chain" },
+    { GCI_REDUCE_SCATTER, BETWEEN_FEW_HOSTS, 0, 0, true, "by-host" },
+    { GCI_REDUCE_SCATTER, BETWEEN_HOSTS, 0, 0, false, "nested" },
     { GCI_REDUCE_SCATTER, ON_ONE_HOST, 0, CHOOSE_BLOCKS, false, "binomial" },
     { GCI_REDUCE_SCATTER, ANYWHERE,    0, 0, false, "circulant" },
     { GCI_REDUCE_SCATTER, ANYWHERE,    0, 0, false, "halving" },
     { GCI_REDUCE_SCATTER, ANYWHERE,    0, 0, false, "direct" },
+    { GCI_SCAN,           BETWEEN_FEW_HOSTS, 0, CHOOSE_SHORT, false, "by-host" },
     { GCI_SCAN,           ANYWHERE,    0, CHOOSE_SHORT, false, "direct" },
     { GCI_SCAN,           ANYWHERE,    0, CHOOSE_ONE_HOST, false, "doubling" },
     { GCI_SCAN,           ANYWHERE,    0, 0, true, "direct" },
+    { GCI_EXSCAN,         BETWEEN_FEW_HOSTS, 0, CHOOSE_SHORT, false, "by-host" },
     { GCI_EXSCAN,         ANYWHERE,    0, CHOOSE_SHORT, false, "direct" },
     { GCI_EXSCAN,         ANYWHERE,    0, CHOOSE_ONE_HOST, false, "doubling" },
     { GCI_EXSCAN,         ANYWHERE,    0, 0, true, "direct" },
@@ -139,37 +178,58 @@ static size_t choose_bytes(const gci_call *call)
     }
 }
 
-/* bytes: as above. A cluster sends a vector, or the blocks of one. */
-static size_t choose_segment(const gci_call *call, bool far, size_t bytes)
+/* bytes: as above. parts: clusters or hosts, of which each sends a vector, or the blocks of one; NULL: ranks do. */
+static size_t choose_segment(const gci_call *call, const gci_clusters *parts, size_t bytes)
 {
-    if (!far)
+    if (!parts)
         return gci_min(gci_max(CHOOSE_SEGMENT, bytes / CHOOSE_SEGMENTS), CHOOSE_SEGMENT_MAX);
     if (call->coll == GCI_ALLGATHER || call->coll == GCI_REDUCE_SCATTER)
-        return gci_max(CHOOSE_SEGMENT, bytes / (size_t)call->clusters->clusters / CHOOSE_FAR_SEGMENTS);
+        return gci_max(CHOOSE_SEGMENT, bytes / (size_t)parts->clusters / CHOOSE_FAR_SEGMENTS);
     return call->bytes > CHOOSE_FAR ? gci_max(2 * GCI_PACKET_MAX, call->bytes / CHOOSE_FAR_SEGMENTS) : CHOOSE_SEGMENT;
 }
 
-static bool choose_is_far(const struct choose_rule *rule)
+/* Between which clusters or hosts the rule's algorithm works; NULL: between none. */
+static const gci_clusters *choose_parts(const struct choose_rule *rule, const gci_clusters *s)
 {
-    return rule->where == BETWEEN_CLUSTERS || rule->where == BETWEEN_MORE;
+    if (rule->where < BETWEEN_CLUSTERS || !s)
+        return NULL;
+    return rule->where >= BETWEEN_HOSTS ? s->by_host : s->clusters > 1 ? s : NULL;
+}
+
+static bool choose_is_there(enum choose_where where, const gci_clusters *s, const gci_clusters *parts)
+{
+    switch (where) {
+    case ANYWHERE:
+        return true;
+    case ON_ONE_HOST:
+        return s && s->hosts == 1;
+    case BETWEEN_CLUSTERS:
+    case BETWEEN_HOSTS:
+        return parts != NULL;
+    case BETWEEN_MORE:
+        return parts && parts->clusters > 2;
+    case BETWEEN_FEW_HOSTS:
+        return parts && parts->clusters <= CHOOSE_FEW_HOSTS;
+    default:
+        return parts && parts->clusters > 2 && parts->clusters <= CHOOSE_FEW_HOSTS;
+    }
 }
 
 /* Whatever its length. */
 static bool choose_applies(const struct choose_rule *rule, enum gci_coll coll, int ranks, const gci_clusters *s)
 {
-    int clusters = s ? s->clusters : 1;
-    bool here = rule->where == ANYWHERE || (rule->where == BETWEEN_CLUSTERS && clusters > 1) ||
-                (rule->where == BETWEEN_MORE && clusters > 2) || (rule->where == ON_ONE_HOST && s && s->hosts == 1);
-    return here && (rule->coll == coll || rule->coll == GCI_COLLS) && (!rule->ranks || ranks <= rule->ranks);
+    return (rule->coll == coll || rule->coll == GCI_COLLS) && (!rule->ranks || ranks <= rule->ranks) &&
+           choose_is_there(rule->where, s, choose_parts(rule, s));
 }
 
 /* The most bytes for which a rule that applies is there; 0: any. */
 static size_t choose_limit(const struct choose_rule *rule, const gci_clusters *s)
 {
-    if (rule->where != BETWEEN_MORE || !rule->bytes)
+    bool more = rule->where == BETWEEN_MORE || rule->where == BETWEEN_MORE_HOSTS, divides = strstr(rule->name, "-divided") != NULL;
+    if (!more || divides || !rule->bytes)
         return rule->bytes;
-    size_t clusters = (size_t)s->clusters;
-    return gci_max(rule->bytes / (clusters - 2), CHOOSE_SHARE * clusters);
+    size_t parts = (size_t)choose_parts(rule, s)->clusters;
+    return gci_max(rule->bytes / (parts - 2), rule->bytes / CHOOSE_SHARES * parts);
 }
 
 GCI gci_algo_choice gci_choose(const gci_call *call, const gci_algo_choice *forced)
@@ -177,7 +237,7 @@ GCI gci_algo_choice gci_choose(const gci_call *call, const gci_algo_choice *forc
     gci_algo_choice choice = *forced;
     if (call->tree) {
         size_t bytes = choose_bytes(call);
-        return (gci_algo_choice){ "given", bytes > CHOOSE_MIDDLE ? choose_segment(call, false, bytes) : 0, 0 };
+        return (gci_algo_choice){ "given", bytes > CHOOSE_MIDDLE ? choose_segment(call, NULL, bytes) : 0, 0 };
     }
     if (!choice.name[0])
         gci_choose_next(call, &choice);
@@ -195,7 +255,7 @@ GCI bool gci_choose_next(const gci_call *call, gci_algo_choice *choice)
         if (limit && bytes > limit)
             continue;
         snprintf(choice->name, sizeof choice->name, "%s", rule->name);
-        choice->segment = rule->cut ? choose_segment(call, choose_is_far(rule), bytes) : 0;
+        choice->segment = rule->cut ? choose_segment(call, choose_parts(rule, call->clusters), bytes) : 0;
         return true;
     }
     return false;

@@ -19,7 +19,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DECIDE_VERSION = 3,              /* of all of this: tables that were saved by another one are made again */
+enum { DECIDE_VERSION = 4,              /* of all of this: tables that were saved by another one are made again */
        DECIDE_STRIDE = 4,               /* classes from one full look to the next, */
        DECIDE_FEW = 100,                /* of more ranks than this twice as many */
        DECIDE_PARTS = 256,              /* segments of a vector, at most */
@@ -136,9 +136,10 @@ static void decide_add(decide_list *list, const char *name, size_t segment)
 static bool decide_cuts(const gci_algo *algo, enum gci_coll coll)
 {
     if (coll == GCI_SCAN || coll == GCI_EXSCAN)
-        return algo->emit == gci_direct_algo || algo->emit == gci_wide_algo;
+        return algo->emit == gci_direct_algo || algo->emit == gci_wide_algo || algo->emit == gci_by_host_algo;
     return (coll == GCI_BCAST || coll == GCI_REDUCE || coll == GCI_ALLREDUCE) &&
-           (algo->emit == gci_tree_algo || algo->emit == gci_circulant_algo || algo->emit == gci_wide_algo);
+           (algo->emit == gci_tree_algo || algo->emit == gci_circulant_algo || algo->emit == gci_wide_algo ||
+            algo->emit == gci_by_host_algo);
 }
 
 static void decide_add_cuts(decide_list *list, const gci_algo *algo, const char *name, const gci_call *call)

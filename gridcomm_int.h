@@ -595,6 +595,8 @@ GCI const char *gci_coll_name(enum gci_coll);                           /* "allr
 GCI int  gci_coll_find(const char *name, size_t bytes);                 /* of so many bytes; GCI_COLLS: none such */
 GCI bool gci_coll_reduces(enum gci_coll);
 GCI bool gci_call_has_result(const gci_call *);                         /* has this rank a receive buffer? */
+/* May what the ranks of each part bring in be added up first, and that of all parts then? (Calls that reduce nothing: yes.) */
+GCI bool gci_call_adds_up(const gci_call *, const gci_clusters *parts);
 
 /* ---- predict.c: how long a collective takes under a model (pure) ---------------------------------------------------- */
 

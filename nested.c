@@ -335,23 +335,14 @@ static void nested_reduce_scatter(nested *n)
 
 /* ---- the algorithm ------------------------------------------------------------------------------------------------ */
 
-/* The same answer at all ranks. */
-static bool nested_fits(const nested *n)
-{
-    const gci_call *call = n->call;
-    return !gci_coll_reduces(call->coll) || (call->associative && !call->canonical && (call->commutative || n->s->runs));
-}
-
 GCI void gci_nested_algo(gci_builder *b)
 {
     nested n;
-    if (!b->call->clusters || !b->call->clusters->by_host) {
+    if (!b->call->clusters || !b->call->clusters->by_host || !gci_call_adds_up(b->call, b->call->clusters->by_host)) {
         b->error = GC_ERR_UNSUPPORTED;
         return;
     }
     nested_begin(&n, b);
-    if (!b->error && !nested_fits(&n))
-        b->error = GC_ERR_UNSUPPORTED;
     if (!b->error)
         switch (b->call->coll) {
         case GCI_BCAST:

@@ -257,6 +257,13 @@ GCI bool gci_coll_reduces(enum gci_coll coll)
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
 
+GCI bool gci_call_adds_up(const gci_call *call, const gci_clusters *parts)
+{
+    bool scans = call->coll == GCI_SCAN || call->coll == GCI_EXSCAN;
+    return !gci_coll_reduces(call->coll) ||
+           (call->associative && !call->canonical && (parts->runs || (call->commutative && !scans)));
+}
+
 static bool sched_is_rooted(enum gci_coll coll)
 {
     return coll == GCI_GATHER || coll == GCI_REDUCE;

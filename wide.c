@@ -631,13 +631,14 @@ GCI void gci_wide_algo(gci_builder *b)
     wide_between(b, b->call->clusters, strcmp(b->name, "wide") != 0);
 }
 
-/* Blocks whose sizes not all ranks know would have to be asked for first. */
+/* Blocks whose sizes not all ranks know would have to be asked for first; and what cannot be added up by host gains nothing. */
 GCI void gci_by_host_algo(gci_builder *b)
 {
     const gci_call *call = b->call;
+    const gci_clusters *hosts = call->clusters ? call->clusters->by_host : NULL;
     bool listed = call->coll == GCI_SCATTER || call->coll == GCI_GATHER || call->coll == GCI_ALLTOALL;
-    if (listed && !call->even)
+    if (!hosts || (listed && !call->even) || !gci_call_adds_up(call, hosts))
         b->error = GC_ERR_UNSUPPORTED;
     else
-        wide_between(b, call->clusters ? call->clusters->by_host : NULL, strcmp(b->name, "by-host") != 0);
+        wide_between(b, hosts, strcmp(b->name, "by-host") != 0);
 }
