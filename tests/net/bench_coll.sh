@@ -6,6 +6,7 @@
 #     ONLY='4 sites, pairs, 65536 B: bcast'   the rows whose name has these words
 #     SITES='2:8 4:4 8:3'   beds: so many sites of so many ranks each, a host for each rank
 #     TIMES=20 MPI_TIMES=10 operations of a median (50, of 16 MiB 8, and fewer where one takes seconds; of the MPIs between sites 10)
+#     HOSTS='2 4 8 4x4'     hosts within one site, and how many ranks on each
 #     ROUNDS=7              pairs of runs behind a ratio within one site
 #     MPI='openmpi mpich openmpi-han openmpi-adapt mpich-smp'   which of them, or none
 #     RATE=1000             kByte/s of the links between sites, but for the 64 MiB: less, where the cores are too slow for that
@@ -23,12 +24,12 @@ export BED_BUILD
 BED_BUILD=$(realpath "${1:-build}")
 bed=$PWD/tests/net/bed tools=$BED_BUILD/tests/net
 : "${ONLY:=}" "${SITES:=2:8 4:4 8:3}" "${TIMES:=0}" "${ROUNDS:=7}" "${MPI=openmpi mpich openmpi-han openmpi-adapt mpich-smp}"
-: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8}" "${LIMIT:=240}" "${MODEL:=hockney}" "${RATE:=1000}" "${CONGESTION:=}"
+: "${MPI_TIMES:=10}" "${HOSTS:=2 4 8 4x4}" "${LIMIT:=240}" "${MODEL:=hockney}" "${RATE:=1000}" "${CONGESTION:=}"
 OPERATIONS='barrier bcast scatter scatterv gather gatherv allgather allgatherv alltoall alltoallv reduce allreduce
             reduce_scatter reduce_scatter_block scan exscan'
 letters=(a b c d e f g h i j k l m n o p)
 work=$(mktemp -d)
-failed=0 B='' hosts=() per_site=0
+failed=0 B='' hosts=() per_site=0 per_host=1
 trap '[ -z "$B" ] || $bed down "$B"; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
@@ -79,8 +80,8 @@ build_bed() { # as lay_out
     # The MPIs start their daemons over it, as over ssh; MPICH gives it an option.
     printf '#!/bin/sh\n[ "$1" != -x ] || shift\nexec %s --agent /run/gridcomm-bed/%s "$@"\n' "$tools/enter" "$B" >"$work/agent"
     chmod +x "$work/agent"
-    printf '%s slots=1\n' "${hosts[@]}" >"$work/hosts.openmpi"
-    printf '%s:1\n' "${hosts[@]}" >"$work/hosts.mpich"
+    printf "%s slots=$per_host\\n" "${hosts[@]}" >"$work/hosts.openmpi"
+    printf "%s:$per_host\\n" "${hosts[@]}" >"$work/hosts.mpich"
     : >"$work/one.openmpi"
     : >"$work/one.mpich"
     for i in $(seq 0 "$per_site" $((${#hosts[@]} - 1))); do     # a site's ranks on one host: what their hierarchies can see
@@ -103,29 +104,30 @@ END
 }
 
 # ---- one measurement: "cold median least most samples operations mean" ----
+ranks() { echo $((${#hosts[@]} * per_host)); }
 numbers() { sed 's/^\[0\] //' "$1" | grep -E -m 1 '^-?[0-9.]+( -?[0-9.]+){6}$'; }
 grid() { # operation, bytes, [times]
     rm -f "$work/board" "$work/counts"
-    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} -x BOARD_HOOK \
+    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n $(ranks) -x BOARD_HOOK \
         ${GRIDCOMM_MODEL:+-x GRIDCOMM_MODEL} ${GRIDCOMM_ALGO:+-x GRIDCOMM_ALGO} \
         "${in_turn[@]}" "$tools/bench_coll" "$work/board" "$1" "$2" "${3:-$TIMES}" >"$work/out" 2>>"$work/err" </dev/null
     numbers "$work/out"
 }
 bare() { # out|in|all|flow, [times, [bytes from site to site]]
     rm -f "$work/board"
-    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} "$tools/coll_tcp" "$work/board" "$1" "${2:-$TIMES}" "${3:-1}" \
+    timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n $(ranks) "$tools/coll_tcp" "$work/board" "$1" "${2:-$TIMES}" "${3:-1}" \
         >"$work/out" 2>>"$work/err" </dev/null
     numbers "$work/out"
 }
 
 # ---- the MPIs ----
 openmpi_line() { # hostfile, options...
-    echo "mpirun.openmpi --allow-run-as-root --hostfile $1 -n ${#hosts[@]} --mca plm_rsh_agent $work/agent" \
+    echo "mpirun.openmpi --allow-run-as-root --hostfile $1 -n $(ranks) --mca plm_rsh_agent $work/agent" \
         "--mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0 --mca pml ob1" \
         "--mca btl tcp,self --mca mpi_yield_when_idle 1 --mca hwloc_base_binding_policy none -x BOARD_HOOK" "${@:2}"
 }
 mpich_line() { # hostfile
-    echo "env UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 LD_PRELOAD=$work/yield_ucx.so mpirun.mpich -f $1 -n ${#hosts[@]}" \
+    echo "env UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 LD_PRELOAD=$work/yield_ucx.so mpirun.mpich -f $1 -n $(ranks)" \
         "-launcher ssh -launcher-exec $work/agent -iface eth0"
 }
 mpi_line() { # which
@@ -196,7 +198,7 @@ others() { # what, operation, bytes, gridcomm's median: a word for each MPI: its
 }
 fitted() { # the model of this bed
     [ -s "$work/model.$B" ] ||
-        timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n ${#hosts[@]} "$BED_BUILD/gcbench" --fit "$work/model.$B" --kind "$MODEL" \
+        timeout -k 5 "$LIMIT" "$bed" gcrun "$B" -n $(ranks) "$BED_BUILD/gcbench" --fit "$work/model.$B" --kind "$MODEL" \
             >"$work/out" 2>>"$work/err" </dev/null
 }
 with_model() { # operation, bytes, the median without: a word like those of the MPIs
@@ -295,15 +297,17 @@ mean() { awk '{ sum += $2 } END { print NR ? sum / NR : "nan" }'; }
 # rounds to the MPI whose median is the least, with the least and the most ratio (of 6 rounds and more they hold the true median
 # with 97 % and more).
 within_a_site() {
-    local n op bytes name bedded line one m times
+    local n op bytes name bedded line one m times longest
     pin
     for n in $HOSTS; do
-        bedded=''
+        bedded='' per_host=1 longest=16777216
+        [ "$n" = "${n%x*}" ] || per_host=${n#*x} longest=1048576
         for op in bcast allreduce allgather alltoall; do
-            for bytes in 8 65536 16777216; do
-                name="one site, $n hosts, $bytes B: $op"
+            for bytes in 8 65536 $longest; do
+                name="one site, ${n%x*} hosts, $bytes B: $op"
+                [ "$per_host" = 1 ] || name="one site, ${n%x*} hosts of $per_host, $bytes B: $op"
                 wanted "$name" || continue
-                [ -n "$bedded" ] || { build_bed 1 "$n" none 0; printf '\n'; }
+                [ -n "$bedded" ] || { build_bed 1 "${n%x*}" none 0; printf '\n'; }
                 bedded=1
                 rm -f "$work"/lan.* "$work/medians"
                 times=$TIMES
