@@ -18,7 +18,7 @@
  *                     4 hosts of 8 ranks            16 hosts of 2
  *                     8 B   1 KiB  64 KiB  1 MiB    8 B   1 KiB  64 KiB  1 MiB
  *     barrier         0.55                          0.32
- *     bcast           1.00  1.00   0.36    0.23     1.03  1.08   0.61    0.59
+ *     bcast           1.00  1.00   0.36    0.23     1.03  1.08   0.74    0.59
  *     reduce          1.00  1.00   0.35    0.27     1.01  0.96   0.73    0.62
  *     allreduce       0.55  0.61   0.16    0.12     0.33  0.47   0.43    0.34
  *     allgather       0.53  0.19   0.13             0.30  0.53   0.51
@@ -60,7 +60,7 @@ enum { CHOOSE_TINY = 256,               /* up to here it is cheaper to send a bl
        CHOOSE_SEGMENT = 8 * 1024,       /* what is on its way while the next is made ready; */
        CHOOSE_SEGMENTS = 64,            /* of a longer vector as many as this, */
        CHOOSE_SEGMENT_MAX = 128 * 1024, /* none longer than 1 ms at 1 Gbit/s */
-       CHOOSE_DIVIDED = 64 * 1024,      /* beyond, what streams through all hosts is faster than what has them all exchange shares */
+       CHOOSE_NEAR = 32 * 1024,         /* between hosts, where half of it costs cores more than it gains */
        CHOOSE_WORTH = 64 * 1024,        /* bytes that a cluster sends in a wide-area latency; */
        CHOOSE_SHARES = 64,              /* no share of a divided vector is less than that part of these */
        CHOOSE_FEW_HOSTS = 16,
@@ -88,8 +88,6 @@ static const struct choose_rule {
     { GCI_BARRIER,        BETWEEN_FEW_HOSTS, 0, 0, false, "by-host" },
     { GCI_BARRIER,        ANYWHERE,    4, 0, false, "doubling" },
     { GCI_BARRIER,        ANYWHERE,    0, 0, false, "knomial:8" },
-    { GCI_BCAST,          BETWEEN_HOSTS, 0, CHOOSE_MIDDLE, false, "nested" },
-    { GCI_BCAST,          BETWEEN_MORE_HOSTS, 0, CHOOSE_DIVIDED, true, "by-host-divided" },
     { GCI_BCAST,          BETWEEN_HOSTS, 0, 0, false, "nested" },
     { GCI_BCAST,          ANYWHERE,    2, 0, false, "binomial" },
     { GCI_BCAST,          ANYWHERE,    0, CHOOSE_SHORT, false, "knomial:8" },
@@ -183,9 +181,13 @@ static size_t choose_segment(const gci_call *call, const gci_clusters *parts, si
 {
     if (!parts)
         return gci_min(gci_max(CHOOSE_SEGMENT, bytes / CHOOSE_SEGMENTS), CHOOSE_SEGMENT_MAX);
-    if (call->coll == GCI_ALLGATHER || call->coll == GCI_REDUCE_SCATTER)
-        return gci_max(CHOOSE_SEGMENT, bytes / (size_t)parts->clusters / CHOOSE_FAR_SEGMENTS);
-    return call->bytes > CHOOSE_FAR ? gci_max(2 * GCI_PACKET_MAX, call->bytes / CHOOSE_FAR_SEGMENTS) : CHOOSE_SEGMENT;
+    bool blocks = call->coll == GCI_ALLGATHER || call->coll == GCI_REDUCE_SCATTER;
+    size_t part = (blocks ? bytes / (size_t)parts->clusters : call->bytes) / CHOOSE_FAR_SEGMENTS;
+    if (parts != call->clusters)
+        return gci_max(CHOOSE_NEAR, part);
+    if (blocks)
+        return gci_max(CHOOSE_SEGMENT, part);
+    return call->bytes > CHOOSE_FAR ? gci_max(2 * GCI_PACKET_MAX, part) : CHOOSE_SEGMENT;
 }
 
 /* Between which clusters or hosts the rule's algorithm works; NULL: between none. */

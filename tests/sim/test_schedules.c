@@ -408,7 +408,7 @@ static int random_program(program *p, gct_place places[], int job)
 static void test_random_programs(void **state)
 {
     (void)state;
-    int coll[GCI_COLLS] = { 0 }, asked = 0, wide = 0, in_flight = 0;
+    int coll[GCI_COLLS] = { 0 }, asked = 0, wide = 0, by_host = 0, in_flight = 0;
     for (int job = 0; job < JOBS; job++) {
         program p;
         gct_place places[GCT_PLACES] = { { .ranks = 0 } };
@@ -422,13 +422,15 @@ static void test_random_programs(void **state)
             coll[k] += got.coll[k];
         for (int k = 0; k < WITNESS_CASES; k++)
             wide += got.wide[k];
+        by_host += got.by_host;
         asked += got.choice[WITNESS_ASKING];
         in_flight = gci_max32(in_flight, got.in_flight);
     }
     for (int k = 0; k < GCI_COLLS; k++)
         assert_true(coll[k] >= JOBS);
-    print_message("%d between clusters by the rules, %d asked for sizes, %d at a time\n", wide, asked, in_flight);
-    assert_true(in_flight > 1 && wide > JOBS);
+    print_message("%d between clusters and %d between hosts by the rules, %d asked for sizes, %d at a time\n", wide, by_host, asked,
+                  in_flight);
+    assert_true(in_flight > 1 && wide > JOBS && by_host > JOBS / 10);
 }
 
 /* ---- one call alone --------------------------------------------------------------------------------------------------- */

@@ -36,7 +36,7 @@ typedef struct collective {
     gci_sched *sched;
     gci_ask  **ask;                         /* [ranks] what the rank told others before, or NULL */
     rank_run  *run;
-    gci_clusters clusters;                  /* of the first rank that came */
+    gci_clusters clusters, hosts;           /* of the first rank that came; the latter if it goes by host */
 } collective;
 
 struct witness {
@@ -109,7 +109,15 @@ static gci_clusters clusters_copy(const gci_clusters *s, size_t ranks)
     copy.first = copy_of(s->first, (size_t)s->clusters + 1, sizeof *s->first);
     copy.member = copy_of(s->member, ranks, sizeof *s->member);
     copy.topo = NULL;
+    copy.by_host = NULL;
     return copy;
+}
+
+static void clusters_drop(const gci_clusters *s)
+{
+    free(s->of);
+    free(s->first);
+    free(s->member);
 }
 
 static void collective_free(witness *w, collective *c)
@@ -128,9 +136,8 @@ static void collective_free(witness *w, collective *c)
         free(c->run[r].done);
         free(c->run[r].last);
     }
-    free(c->clusters.of);
-    free(c->clusters.first);
-    free(c->clusters.member);
+    clusters_drop(&c->clusters);
+    clusters_drop(&c->hosts);
     free(c->call);
     free(c->sched);
     free(c->ask);
@@ -261,6 +268,20 @@ static void check_wide(witness *w, const collective *c, const check_report *repo
         fault(w, c, "%zu bytes enter a cluster again (case %d)", report->repeated, (int)why);
 }
 
+/* The same proof with hosts as clusters, for what it counts then: nothing enters a host twice. */
+static void check_by_host(witness *w, const collective *c)
+{
+    char why[CHECK_TEXT];
+    check_report report;
+    for (int r = 0; r < c->ranks; r++)
+        c->call[r].clusters = &c->hosts;
+    if (sched_check(&(check_job){ c->ranks, c->call, c->sched, NULL }, &report, why) < 0)
+        fault(w, c, "%s", why);
+    else if (report.repeated > 0)
+        fault(w, c, "%zu bytes enter a host again", report.repeated);
+    w->report.by_host++;
+}
+
 /* All ranks have started: is it a collective, and a good one? */
 static bool prove(witness *w, const collective *c)
 {
@@ -275,6 +296,8 @@ static bool prove(witness *w, const collective *c)
     }
     if (c->run[0].choice == WITNESS_RULES && c->clusters.clusters > 1)
         check_wide(w, c, &report);
+    if (c->run[0].choice == WITNESS_RULES && c->hosts.clusters > 1)
+        check_by_host(w, c);
     if (c->asks && report.wan_messages > 0)
         fault(w, c, "%d messages leave their cluster", report.wan_messages);
     return true;
@@ -326,6 +349,7 @@ static void start(witness *w, collective *c, const gci_seen *e)
     int rank = e->comm->rank, world_rank = e->comm->world->rank;
     const gci_call *call = &e->args->call;
     rank_run *run = &c->run[rank];
+    bool by_host = strncmp(e->used->name, "by-host", 7) == 0 || strcmp(e->used->name, "nested") == 0;
     size_t ranks = (size_t)c->ranks, steps = (size_t)e->sched->steps;
     if (run->state != RUN_NONE) {
         fault(w, c, "rank %d starts twice", rank);
@@ -343,6 +367,8 @@ static void start(witness *w, collective *c, const gci_seen *e)
     c->call[rank].heard = NULL;
     if (call->heard && gci_wide_asks(call) && gci_wide_ask(&plain, call, &c->ask[rank]) < 0)
         abort();
+    if (by_host && call->clusters->by_host && c->started == 0)
+        c->hosts = clusters_copy(call->clusters->by_host, ranks);
     c->signature = c->started++ == 0 ? e->signature : c->signature;
     c->different |= e->signature != c->signature;
     if (call->ranks != c->ranks || call->rank != rank || (unsigned)call->coll >= GCI_COLLS)
