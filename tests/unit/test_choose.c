@@ -97,19 +97,11 @@ static void test_some_rule_does_every_call(void **state)
     }
 }
 
-/* The name of what does it; clusters: so many, whose ranks come one after another, or in turn. */
-static const char *chosen(job_spec j, int clusters, bool in_turn, gci_algo_choice *choice)
+/* The name of what does it, for ranks there. */
+static const char *chosen_at(job_spec j, const char *const path[], const int host[], gci_algo_choice *choice)
 {
-    char name[MOST][4];
-    const char *path[MOST];
-    int host[MOST];
     place p;
     gci_call call;
-    for (int r = 0; r < j.ranks; r++) {
-        snprintf(name[r], sizeof name[r], "%d", in_turn ? r % clusters : r * clusters / j.ranks);
-        path[r] = clusters > 1 ? name[r] : "";
-        host[r] = r;
-    }
     place_make(&p, j.ranks, path, host);
     j.clusters = &p.s;
     j.elem_bytes = 8;
@@ -118,6 +110,32 @@ static const char *chosen(job_spec j, int clusters, bool in_turn, gci_algo_choic
     job_call_free(&call);
     place_free(&p);
     return choice->name;
+}
+
+/* clusters: so many, whose ranks come one after another, or in turn. */
+static const char *chosen(job_spec j, int clusters, bool in_turn, gci_algo_choice *choice)
+{
+    char name[MOST][4];
+    const char *path[MOST];
+    int host[MOST];
+    for (int r = 0; r < j.ranks; r++) {
+        snprintf(name[r], sizeof name[r], "%d", in_turn ? r % clusters : r * clusters / j.ranks);
+        path[r] = clusters > 1 ? name[r] : "";
+        host[r] = r;
+    }
+    return chosen_at(j, path, host, choice);
+}
+
+static const char *chosen_on_hosts(job_spec j, int hosts, bool in_turn)
+{
+    gci_algo_choice choice;
+    const char *path[MOST];
+    int host[MOST];
+    for (int r = 0; r < j.ranks; r++) {
+        path[r] = r % 2 ? "site/rack" : "site/rack/";       /* one cluster */
+        host[r] = in_turn ? r % hosts : r * hosts / j.ranks;
+    }
+    return chosen_at(j, path, host, &choice);
 }
 
 /* A chain has a hop for each rank, and between clusters a wide-area one for each whose neighbour is elsewhere: only where the bytes
@@ -171,6 +189,36 @@ static void test_what_goes_in_turn(void **state)
     assert_string_equal(chosen(j, 1, false, &c), "doubling");
     j.ranks = 15;
     assert_string_equal(chosen(j, 1, false, &c), "circulant");
+}
+
+/* Hosts of several ranks each: few of them exchange with each other what many pass on. */
+static void test_what_goes_by_host(void **state)
+{
+    (void)state;
+    enum { FEW = 4, MANY = 18 };
+    job_spec j = { .coll = GCI_ALLREDUCE, .ranks = 36, .bytes = 4096, .in_any_order = true };
+    assert_string_equal(chosen_on_hosts(j, FEW, false), "by-host");
+    assert_string_equal(chosen_on_hosts(j, MANY, false), "nested");
+    assert_string_equal(chosen_on_hosts(j, 36, false), "doubling");
+    assert_string_equal(chosen_on_hosts(j, 1, false), "binomial");
+    j.bytes += 8;
+    assert_string_equal(chosen_on_hosts(j, FEW, true), "by-host-divided");
+    assert_string_equal(chosen_on_hosts(j, 2, true), "by-host");
+    j.in_any_order = false;                     /* hosts must be runs then, ... */
+    assert_string_equal(chosen_on_hosts(j, FEW, false), "by-host-divided");
+    assert_string_equal(chosen_on_hosts(j, FEW, true), "doubling");
+    j.canonical = true;                         /* ... and no order must be kept */
+    assert_string_equal(chosen_on_hosts(j, FEW, false), "binomial");
+    for (j = (job_spec){ .coll = GCI_BCAST, .ranks = 36 }; j.coll <= GCI_REDUCE; j.coll += GCI_REDUCE - GCI_BCAST)
+        for (j.bytes = 8; j.bytes <= 1 << 20; j.bytes *= 8)
+            assert_string_equal(chosen_on_hosts(j, MANY, false), "nested");
+    j = (job_spec){ .coll = GCI_ALLTOALL, .ranks = 36, .bytes = 256 };
+    assert_string_equal(chosen_on_hosts(j, FEW, true), "by-host");
+    j.bytes++;
+    assert_string_equal(chosen_on_hosts(j, FEW, true), "direct");
+    size_t sizes[36 * 36] = { 1 };
+    j.sizes = sizes;                            /* not known to all */
+    assert_string_equal(chosen_on_hosts(j, FEW, true), "direct");
 }
 
 /* What is long and bound to an order never needs all vectors at one rank. */
@@ -241,6 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_some_rule_does_every_call),
         cmocka_unit_test(test_what_takes_a_chain), cmocka_unit_test(test_what_goes_in_turn),
+        cmocka_unit_test(test_what_goes_by_host),
         cmocka_unit_test(test_scratch_is_bounded),
         cmocka_unit_test(test_names),
     };
