@@ -5,7 +5,7 @@
 #
 #     ONLY='4 sites, pairs, 65536 B: bcast'   the rows whose name has these words
 #     SITES='2:8 4:4 8:3'   beds: so many sites of so many ranks each, a host for each rank
-#     TIMES=20 MPI_TIMES=10 operations of a median (50, of 16 MiB 8, and fewer where one takes seconds; of the MPIs between sites 10)
+#     TIMES=20 MPI_TIMES=10 operations of a median (50, of the longest 8, and fewer where one takes seconds; of the MPIs between sites 10)
 #     HOSTS='2 4 8 4x4'     hosts within one site, and how many ranks on each
 #     ROUNDS=7              pairs of runs behind a ratio within one site
 #     MPI='openmpi mpich openmpi-han openmpi-adapt mpich-smp'   which of them, or none
@@ -311,7 +311,7 @@ within_a_site() {
                 bedded=1
                 rm -f "$work"/lan.* "$work/medians"
                 times=$TIMES
-                [ $bytes -lt 16777216 ] || [ "$TIMES" != 0 ] || times=8
+                [ $bytes -lt $longest ] || [ "$TIMES" != 0 ] || times=8
                 for _ in $(seq "$ROUNDS"); do
                     line=$(grid "$op" $bytes "$times") || { lost "$name"; break; }
                     cut -d' ' -f2,7 <<<"$line" >>"$work/lan.gridcomm"

@@ -241,6 +241,9 @@ static int chaos_known(chaos_rank *r)
 
 /* ---- messages ---- */
 
+/* A message to oneself goes, is taken, and may be made up for. */
+enum { CHAOS_REQUESTS = 3 * CHAOS_MESSAGES + CHAOS_COLLS };
+
 static int chaos_key(const chaos_plan *p, const chaos_message *m)
 {
     return (int)(chaos_hash(p->seed, (uint64_t)(m->comm << 16 | m->source << 8 | m->dest), (uint64_t)m->tag, (uint64_t)m->number) &
@@ -509,9 +512,9 @@ static void chaos_waits(chaos_rank *r, int round, const chaos_pending *q)
 static int chaos_complete(chaos_rank *r, int round, bool receives)
 {
     int n = 0, index, done = 0, way = (int)(gct_random(&r->dice) % 6);
-    chaos_pending *due[2 * CHAOS_MESSAGES + CHAOS_COLLS];
-    gc_request *request[2 * CHAOS_MESSAGES + CHAOS_COLLS];
-    gc_status status[2 * CHAOS_MESSAGES + CHAOS_COLLS], one;
+    chaos_pending *due[CHAOS_REQUESTS];
+    gc_request *request[CHAOS_REQUESTS];
+    gc_status status[CHAOS_REQUESTS], one;
     for (int i = 0; i < r->pendings; i++) {
         chaos_pending *q = &r->pending[i];
         if (!q->done && q->due <= round && (!receives || q->what == CHAOS_TAKE)) {
@@ -1004,8 +1007,7 @@ static int chaos_main(gc_comm *world, int rank, int size, void *arg)
     chaos_job *j = arg;
     const chaos_plan *p = j->p;
     chaos_rank r = { .job = j, .p = p, .rank = rank, .comm = { world }, .dice = chaos_hash(p->seed, (uint64_t)rank, 0, 51) };
-    size_t most = (size_t)p->messages * 2 + (size_t)p->colls + 1;
-    r.pending = gct_buffer(most * sizeof *r.pending);
+    r.pending = gct_buffer(CHAOS_REQUESTS * sizeof *r.pending);
     r.got = memset(gct_buffer((size_t)p->messages + 1), 0, (size_t)p->messages + 1);
     int bad = chaos_rounds(&r) && !j->bad ? chaos_bad(&r) : 0;
     (void)size;
