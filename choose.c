@@ -63,12 +63,13 @@ enum { CHOOSE_TINY = 256,               /* up to here it is cheaper to send a bl
        CHOOSE_NEAR = 32 * 1024,         /* between hosts, where half of it costs cores more than it gains */
        CHOOSE_WORTH = 64 * 1024,        /* bytes that a cluster sends in a wide-area latency; */
        CHOOSE_SHARES = 64,              /* no share of a divided vector is less than that part of these */
-       CHOOSE_FEW_HOSTS = 16,
-       CHOOSE_FAR = 256 * 1024,         /* between clusters: of a longer vector, segments that are granted one by one, because */
-       CHOOSE_FAR_SEGMENTS = 256 };     /* no window holds it all, and so many */
+       CHOOSE_FEW_HOSTS = 16, CHOOSE_FEW_RANKS = 64,        /* a block for each other rank of a host is few messages then */
+       CHOOSE_FAR = 256 * 1024,         /* between clusters: of a longer vector, segments that are granted one by one, because no
+                                           window holds it all */
+       CHOOSE_MOST_SEGMENTS = 256 };    /* of any: schedules stay short */
 
-/* Between more: of three clusters or more. Of hosts of one cluster that have several ranks: any number, few, and three or more of them. */
-enum choose_where { ANYWHERE, ON_ONE_HOST, BETWEEN_CLUSTERS, BETWEEN_MORE, BETWEEN_HOSTS, BETWEEN_FEW_HOSTS, BETWEEN_MORE_HOSTS };
+/* More: three or more. Hosts: of one cluster, if they have several ranks; few: CHOOSE_FEW_HOSTS at most. */
+enum choose_where { ANYWHERE, ON_ONE_HOST, BETWEEN_CLUSTERS, BETWEEN_MORE, BETWEEN_HOSTS, BETWEEN_FEW_HOSTS, BETWEEN_MORE_FEW_HOSTS };
 
 static const struct choose_rule {
     enum gci_coll     coll;             /* GCI_COLLS: any */
@@ -110,7 +111,7 @@ static const struct choose_rule {
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "doubling" },
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "circulant" },
     { GCI_ALLGATHER,      ANYWHERE,    0, 0, false, "direct" },
-    { GCI_ALLTOALL,       BETWEEN_FEW_HOSTS, 0, CHOOSE_TINY, false, "by-host" },
+    { GCI_ALLTOALL,       BETWEEN_FEW_HOSTS, CHOOSE_FEW_RANKS, CHOOSE_TINY, false, "by-host" },
     { GCI_ALLTOALL,       ANYWHERE,    2, 0, false, "direct" },
     { GCI_ALLTOALL,       ON_ONE_HOST, 4, 0, false, "direct" },
     { GCI_ALLTOALL,       ANYWHERE,    0, CHOOSE_TINY, false, "bruck" },
@@ -129,8 +130,8 @@ static const struct choose_rule {
     { GCI_REDUCE,         ANYWHERE,    0, CHOOSE_BLOCKS, false, "flat" },
     { GCI_REDUCE,         ANYWHERE,    0, 0, true, "chain" },
     { GCI_ALLREDUCE,      ANYWHERE,    4, CHOOSE_SHORT, false, "doubling" },
-    { GCI_ALLREDUCE,      BETWEEN_MORE_HOSTS, 0, CHOOSE_MIDDLE, true, "by-host" },
-    { GCI_ALLREDUCE,      BETWEEN_MORE_HOSTS, 0, 0, true, "by-host-divided" },
+    { GCI_ALLREDUCE,      BETWEEN_MORE_FEW_HOSTS, 0, CHOOSE_MIDDLE, true, "by-host" },
+    { GCI_ALLREDUCE,      BETWEEN_MORE_FEW_HOSTS, 0, 0, true, "by-host-divided" },
     { GCI_ALLREDUCE,      BETWEEN_FEW_HOSTS, 0, 0, true, "by-host" },
     { GCI_ALLREDUCE,      BETWEEN_HOSTS, 0, 0, false, "nested" },
     { GCI_ALLREDUCE,      ANYWHERE,    4, CHOOSE_MIDDLE, false, "doubling" },
@@ -180,9 +181,9 @@ static size_t choose_bytes(const gci_call *call)
 static size_t choose_segment(const gci_call *call, const gci_clusters *parts, size_t bytes)
 {
     if (!parts)
-        return gci_min(gci_max(CHOOSE_SEGMENT, bytes / CHOOSE_SEGMENTS), CHOOSE_SEGMENT_MAX);
+        return gci_max(gci_min(gci_max(CHOOSE_SEGMENT, bytes / CHOOSE_SEGMENTS), CHOOSE_SEGMENT_MAX), bytes / CHOOSE_MOST_SEGMENTS);
     bool blocks = call->coll == GCI_ALLGATHER || call->coll == GCI_REDUCE_SCATTER;
-    size_t part = (blocks ? bytes / (size_t)parts->clusters : call->bytes) / CHOOSE_FAR_SEGMENTS;
+    size_t part = (blocks ? bytes / (size_t)parts->clusters : call->bytes) / CHOOSE_MOST_SEGMENTS;
     if (parts != call->clusters)
         return gci_max(CHOOSE_NEAR, part);
     if (blocks)
@@ -212,9 +213,10 @@ static bool choose_is_there(enum choose_where where, const gci_clusters *s, cons
         return parts && parts->clusters > 2;
     case BETWEEN_FEW_HOSTS:
         return parts && parts->clusters <= CHOOSE_FEW_HOSTS;
-    default:
+    case BETWEEN_MORE_FEW_HOSTS:
         return parts && parts->clusters > 2 && parts->clusters <= CHOOSE_FEW_HOSTS;
     }
+    return false;
 }
 
 /* Whatever its length. */
@@ -227,8 +229,7 @@ static bool choose_applies(const struct choose_rule *rule, enum gci_coll coll, i
 /* The most bytes for which a rule that applies is there; 0: any. */
 static size_t choose_limit(const struct choose_rule *rule, const gci_clusters *s)
 {
-    bool more = rule->where == BETWEEN_MORE || rule->where == BETWEEN_MORE_HOSTS, divides = strstr(rule->name, "-divided") != NULL;
-    if (!more || divides || !rule->bytes)
+    if ((rule->where != BETWEEN_MORE && rule->where != BETWEEN_MORE_FEW_HOSTS) || !rule->bytes)
         return rule->bytes;
     size_t parts = (size_t)choose_parts(rule, s)->clusters;
     return gci_max(rule->bytes / (parts - 2), rule->bytes / CHOOSE_SHARES * parts);

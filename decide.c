@@ -150,19 +150,28 @@ static void decide_add_cuts(decide_list *list, const gci_algo *algo, const char 
             decide_add(list, name, decide_segments[i]);
 }
 
-/* Between clusters "wide" is what the rules say; of what it cannot cut, no second form is asked for. */
+/* Between clusters, or hosts, "wide" and "by-host" are what the rules say; of what they cannot cut, no second form is asked for. */
+static bool decide_is_asked(const gci_algo *algo, const gci_call *call)
+{
+    const gci_clusters *s = call->clusters;
+    if (algo->emit == gci_wide_algo)
+        return s && s->clusters > 1 && decide_cuts(algo, call->coll);
+    if (algo->emit == gci_by_host_algo)
+        return s && s->by_host && decide_cuts(algo, call->coll);
+    return algo->emit != gci_nested_algo || (s && s->by_host);
+}
+
 static void decide_pool(decide_list *list, const gci_call *call)
 {
     for (int i = 0; gci_algo_at(i); i++) {
         const gci_algo *algo = gci_algo_at(i);
-        bool wide = algo->emit == gci_wide_algo;
         bool numbered = strcmp(algo->name, "kary") == 0 || strcmp(algo->name, "knomial") == 0;
         if (!(algo->colls >> call->coll & 1) || strcmp(algo->name, "given") == 0)
             continue;
         for (size_t k = 0; k < GCI_COUNT(decide_shapes) && numbered; k++)
             if (strncmp(decide_shapes[k], algo->name, strlen(algo->name)) == 0)
                 decide_add_cuts(list, algo, decide_shapes[k], call);
-        if (!numbered && (!wide || (call->clusters && call->clusters->clusters > 1 && decide_cuts(algo, call->coll))))
+        if (!numbered && decide_is_asked(algo, call))
             decide_add_cuts(list, algo, algo->name, call);
     }
 }

@@ -295,7 +295,7 @@ GCI int  gci_topo_common(const gci_topo *, int a, int b);               /* the i
 GCI bool gci_topo_inside(const gci_topo *, int cluster, int node);
 
 /* The clusters between which the wide area lies: those of the first level of names that has more than one (who has no name
- * there is in one with all others who have none). One block of memory. */
+ * there is in one with all others who have none). If there is but one, its hosts are clusters, too. */
 typedef struct gci_clusters {
     int      clusters, hosts;   /* the former are numbered by their lowest node */
     int      longest, second;   /* nodes of the two largest; 0: there is but one */
@@ -884,6 +884,7 @@ GCI void   gci_wide_board(gci_ask *, size_t told_at, size_t send_at, size_t byte
 /* wide_alltoall.c. How many bytes one member tells another one, or itself, about clusters below `end`: sizes, and room for what
  * rides; and what, `at` in ask->told. */
 GCI void   gci_wide_alltoall(gci_wide *);
+GCI bool   gci_alltoall_bundles(const gci_wide *);                      /* do all blocks between two clusters go together? */
 GCI bool   gci_alltoall_asks(const gci_wide *);                         /* must sizes be told, if they are uneven? */
 GCI size_t gci_alltoall_told(const gci_wide *, int to, int end);
 GCI size_t gci_alltoall_rides(const gci_wide *, int to, int end);

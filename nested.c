@@ -14,12 +14,14 @@
  * So a NIC carries what it would with one rank on each host, instead of so much for each of its ranks.
  *
  * Each is a phase: its schedule is spliced into this rank's. A step of it waits for the steps of earlier phases whose bytes it reads
- * or overwrites, and for nothing else, so that segments stream through all phases. A message waits besides for the last one of
- * earlier phases the same way with the same peer, and for all that those of its own phase ahead of it waited for: see sched.c.
+ * or overwrites, and a message besides for the last one of earlier phases the same way with the same peer, and for all that those
+ * of its own phase ahead of it waited for: see sched.c. So segments stream through the phases of a bcast or a reduce.
  *
- * Blocks lie host by host. If ranks do too, that is where they belong; else an allgather copies them from scratch at the end, and
- * a reduce_scatter does not fit, as operands do not that must meet in rank order. Nor do those that need one expression on every
- * path, or evaluation from rank 0 up.
+ * Blocks lie host by host, which is where they belong if ranks do too; else they are copied there first (reduce_scatter) or to their
+ * places at the end (allgather). What cannot be added up by host does not fit.
+ *
+ * Scratch: that of the phases; at a head, of a reduce one vector, of a reduce_scatter all blocks and its host's; at every rank all
+ * blocks, where they do not lie host by host.
  */
 #include "gridcomm_int.h"
 
@@ -123,19 +125,10 @@ static int32_t *nested_gate(const nested *n, const gci_step *step)
     return &n->gate[2 * step->peer + (step->kind == GCI_STEP_RECV)];
 }
 
-/* Appends a step of a phase before which there were so many others. */
-static int32_t nested_add(nested *n, const gci_step *step, int32_t before)
+/* Appends a step as it is. */
+static int32_t nested_emit(gci_builder *b, const gci_step *step, int32_t after)
 {
-    gci_builder *b = n->b;
     gci_spot to = { step->to, step->to_at }, from = { step->from, step->from_at };
-    for (int32_t i = 0; i < before; i++)
-        if (nested_meet(&b->out->step[i], step))
-            gci_emit_pend(b, i);
-    if (nested_is_message(step) && *nested_gate(n, step) != GCI_NO_STEP)
-        gci_emit_pend(b, *nested_gate(n, step));
-    int32_t after = gci_emit_join(b);
-    if (nested_is_message(step))
-        *nested_gate(n, step) = after;
     switch (step->kind) {
     case GCI_STEP_SEND:
         return gci_emit_send(b, step->peer, from, step->bytes, after);
@@ -146,6 +139,27 @@ static int32_t nested_add(nested *n, const gci_step *step, int32_t before)
     default:
         return gci_emit_copy(b, to, from, step->bytes, after);
     }
+}
+
+/* Appends a step of a phase before which there were so many others. What a message waits for stands in one step, for the next one. */
+static int32_t nested_add(nested *n, const gci_step *step, int32_t before)
+{
+    gci_builder *b = n->b;
+    int32_t *gate = nested_is_message(step) ? nested_gate(n, step) : NULL;
+    int32_t added = gate ? GCI_NO_STEP : nested_emit(b, step, GCI_NO_STEP);
+    for (int32_t i = 0; i < before && !b->error; i++) {
+        if (b->out->step[i].bytes == 0 || !nested_meet(&b->out->step[i], step))
+            continue;
+        if (!gate)
+            gci_emit_also(b, added, i);
+        else if (i != *gate)
+            gci_emit_pend(b, i);
+    }
+    if (!gate)
+        return added;
+    gci_emit_pend(b, *gate);
+    *gate = gci_emit_join(b);
+    return nested_emit(b, step, *gate);
 }
 
 static void nested_shut_gates(nested *n)
@@ -180,7 +194,7 @@ static void nested_append(nested *n, const nested_party *party, const gci_sched 
 /* A phase: where the send and the receive buffer of its call lie. */
 static void nested_splice(nested *n, const nested_party *party, gci_call call, gci_spot send, gci_spot recv)
 {
-    const gci_clusters where = { .clusters = 1, .hosts = party->hosts, .runs = true };
+    const gci_clusters where = { .clusters = 1, .hosts = party->hosts };     /* all that rules ask */
     gci_algo_choice choice = { .next = 0 };
     gci_builder *b = n->b;
     gci_sched sched = { 0 };
@@ -291,15 +305,17 @@ static gci_call nested_heads_call(const nested *n, enum gci_coll coll, bool in_p
     return call;
 }
 
-/* From where they lie host by host. */
-static void nested_copy_out(nested *n, gci_spot from)
+/* All blocks as steps of their own: from where they lie host by host to where the call has them, or back. */
+static void nested_move(nested *n, const gci_blocks *blocks, gci_spot theirs, gci_spot ours, bool back)
 {
     int32_t before = n->b->out->steps;
     for (int i = 0; i < n->call->ranks; i++) {
-        const gci_step copy = { .kind = GCI_STEP_COPY, .to = GCI_BUF_RECV, .to_at = gci_block_at(&n->call->recv, n->s->member[i]),
-                                .from = from.buf, .from_at = from.at, .bytes = n->block[i] };
+        gci_spot place = gci_spot_at(theirs, gci_block_at(blocks, n->s->member[i])), to = back ? ours : place;
+        const gci_spot from = back ? place : ours;
+        const gci_step copy = { .kind = GCI_STEP_COPY, .to = to.buf, .to_at = to.at, .from = from.buf, .from_at = from.at,
+                                .bytes = n->block[i] };
         nested_add(n, &copy, before);
-        from.at += n->block[i];
+        ours.at += n->block[i];
     }
 }
 
@@ -313,24 +329,22 @@ static void nested_allgather(nested *n)
         nested_splice(n, &n->heads, nested_heads_call(n, GCI_ALLGATHER, true), all, all);
     nested_to_host(n, n->all, all);
     if (!n->in_place)
-        nested_copy_out(n, all);
+        nested_move(n, &n->call->recv, (gci_spot){ GCI_BUF_RECV, 0 }, all, false);
 }
 
 static void nested_reduce_scatter(nested *n)
 {
-    const gci_spot block = { GCI_BUF_RECV, 0 };
+    const gci_spot nowhere = { GCI_BUF_TEMP, 0 }, block = { GCI_BUF_RECV, 0 };
     nested_measure(n, &n->call->send);
-    gci_spot sum = { GCI_BUF_TEMP, 0 }, mine = sum;
-    if (nested_is_head(n)) {
-        sum = gci_emit_slot(n->b, n->all);
-        mine = gci_emit_slot(n->b, n->bytes[n->mine]);
-    }
+    gci_spot input = n->in_place ? n->b->input : gci_emit_slot(n->b, n->all);
+    gci_spot sum = nested_is_head(n) ? gci_emit_slot(n->b, n->all) : nowhere;
+    gci_spot part = nested_is_head(n) ? gci_emit_slot(n->b, n->bytes[n->mine]) : nowhere;
     if (!n->in_place)
-        n->b->error = GC_ERR_UNSUPPORTED;
-    nested_to_head(n, n->all, sum);
+        nested_move(n, &n->call->send, n->b->input, input, true);
+    nested_splice(n, &n->host, nested_call(n, GCI_REDUCE, n->all, false), input, sum);
     if (nested_is_head(n))
-        nested_splice(n, &n->heads, nested_heads_call(n, GCI_REDUCE_SCATTER, false), sum, mine);
-    nested_splice(n, &n->host, nested_host_call(n, GCI_SCATTER, false), mine, block);
+        nested_splice(n, &n->heads, nested_heads_call(n, GCI_REDUCE_SCATTER, false), sum, part);
+    nested_splice(n, &n->host, nested_host_call(n, GCI_SCATTER, false), part, block);
 }
 
 /* ---- the algorithm ------------------------------------------------------------------------------------------------ */

@@ -631,13 +631,20 @@ GCI void gci_wide_algo(gci_builder *b)
     wide_between(b, b->call->clusters, strcmp(b->name, "wide") != 0);
 }
 
-/* Blocks whose sizes not all ranks know would have to be asked for first; and what cannot be added up by host gains nothing. */
+/* Blocks whose sizes not all ranks know would have to be asked for first. What cannot be added up by host gains nothing, nor do
+ * blocks that go alone. */
+static bool wide_pays_by_host(const gci_call *call, const gci_clusters *hosts)
+{
+    const gci_wide w = { .call = call, .s = hosts };
+    bool listed = call->coll == GCI_SCATTER || call->coll == GCI_GATHER || call->coll == GCI_ALLTOALL;
+    return hosts && (!listed || call->even) && gci_call_adds_up(call, hosts) &&
+           (call->coll != GCI_ALLTOALL || gci_alltoall_bundles(&w));
+}
+
 GCI void gci_by_host_algo(gci_builder *b)
 {
-    const gci_call *call = b->call;
-    const gci_clusters *hosts = call->clusters ? call->clusters->by_host : NULL;
-    bool listed = call->coll == GCI_SCATTER || call->coll == GCI_GATHER || call->coll == GCI_ALLTOALL;
-    if (!hosts || (listed && !call->even) || !gci_call_adds_up(call, hosts))
+    const gci_clusters *hosts = b->call->clusters ? b->call->clusters->by_host : NULL;
+    if (!wide_pays_by_host(b->call, hosts))
         b->error = GC_ERR_UNSUPPORTED;
     else
         wide_between(b, hosts, strcmp(b->name, "by-host") != 0);

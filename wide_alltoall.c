@@ -74,6 +74,11 @@ static size_t alltoall_bundle_limit(const gci_wide *w)
     return gci_min(limit, BUNDLE_ALL / longest / longest);
 }
 
+GCI bool gci_alltoall_bundles(const gci_wide *w)
+{
+    return w->call->even && w->call->own <= alltoall_bundle_limit(w);
+}
+
 /* With more clusters than pairs of ranks of two of them, a top would still pass on rows for some while links to others idle. */
 static size_t alltoall_row_limit(const gci_wide *w)
 {

@@ -388,7 +388,8 @@ static int random_program(program *p, gct_place places[], int job)
         "barrier:doubling,allreduce:doubling,allgather:doubling,scan:doubling,exscan:doubling,reduce_scatter:halving",
         "reduce:halving,allreduce:halving,bcast:scatter,allgather:bruck,alltoall:bruck,scan:direct,exscan:direct",
         "bcast:circulant@500,reduce:circulant@500,allreduce:circulant,allgather:circulant,reduce_scatter:circulant",
-        "bcast:kary:3@100,reduce:binary,allreduce:knomial:3,gather:kary,scatter:knomial:3,reduce_scatter:ring,allgather:direct" };
+        "bcast:kary:3@100,reduce:binary,allreduce:knomial:3,gather:kary,scatter:knomial:3,reduce_scatter:ring,allgather:direct",
+        "bcast:by-host-divided,reduce:nested,allreduce:nested,allgather:nested,reduce_scatter:nested,alltoall:by-host" };
     int sites, left;
     *p = (program){ .ranks = 1 + pick(RANKS_MAX), .calls = CALLS, .algo = pick(3) == 0 ? PICK(algos) : "",
                     .order = pick(3) == 0 ? "rank" : "" };
@@ -428,7 +429,7 @@ static void test_random_programs(void **state)
     }
     for (int k = 0; k < GCI_COLLS; k++)
         assert_true(coll[k] >= JOBS);
-    print_message("%d between clusters and %d between hosts by the rules, %d asked for sizes, %d at a time\n", wide, by_host, asked,
+    print_message("%d between clusters by the rules, %d between hosts, %d asked for sizes, %d at a time\n", wide, by_host, asked,
                   in_flight);
     assert_true(in_flight > 1 && wide > JOBS && by_host > JOBS / 10);
 }

@@ -7,8 +7,7 @@
  * sched_check, with the calls as they were made. Where the rules of choose.c have chosen, and there are clusters, the two
  * wide-area conditions hold: (1) no way with more than one wide-area message, but of vectors that are divided: there it is two;
  * (2) nothing enters a cluster twice, but where witness_exception names why: there (2) is broken, of what is long and not
- * associative (1), by just as many messages as a chain in rank order has. Where they have chosen what goes by host, nothing enters a
- * host twice.
+ * associative (1), by just as many messages as a chain in rank order has. What goes by host enters no host twice.
  *
  * Nothing is passed over: a collective is proven, or it failed at some rank (an error is what that rank's program got), or its
  * ranks called different things and none had to wait for another to see it, or it was cut short: not all ranks came to it or
@@ -43,7 +42,7 @@ typedef struct witness_report {
     int  coll[GCI_COLLS], choice[WITNESS_CHOICES], wide[WITNESS_CASES];     /* of the proven ones; wide: between clusters, by
                                                                              * the rules */
     int  divided;                           /* of these, with two wide-area messages on a way */
-    int  by_host;                           /* between the hosts of one cluster, by the rules */
+    int  by_host;                           /* between the hosts of one cluster */
     int  in_flight;                         /* of one rank, at most */
 } witness_report;
 

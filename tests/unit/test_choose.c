@@ -214,6 +214,9 @@ static void test_what_goes_by_host(void **state)
             assert_string_equal(chosen_on_hosts(j, MANY, false), "nested");
     j = (job_spec){ .coll = GCI_ALLTOALL, .ranks = 36, .bytes = 256 };
     assert_string_equal(chosen_on_hosts(j, FEW, true), "by-host");
+    j.ranks = 17;                               /* a bundle of nearly a block */
+    assert_string_equal(chosen_on_hosts(j, 16, true), "bruck");
+    j.ranks = 36;
     j.bytes++;
     assert_string_equal(chosen_on_hosts(j, FEW, true), "direct");
     size_t sizes[36 * 36] = { 1 };

@@ -434,9 +434,9 @@ static void prove_by_host(job_spec *spec)
 {
     check_report report;
     if (prove(spec, NULL) == JOB_UNSUPPORTED) {
-        bool reduces = gci_coll_reduces(spec->coll), any = spec->in_any_order && spec->coll != GCI_REDUCE_SCATTER;
+        bool reduces = gci_coll_reduces(spec->coll), orderly = spec->in_any_order || spec->clusters->by_host->runs;
         bool few = strcmp(spec->algo, "by-host-divided") == 0 && spec->clusters->hosts < 3;
-        if (!few && (!reduces || ((any || spec->clusters->by_host->runs) && !spec->from_left && !spec->canonical)))
+        if (!few && (!reduces || (orderly && !spec->from_left && !spec->canonical)))
             fail_msg("%s: refused", describe(spec));
         return;
     }
