@@ -759,9 +759,10 @@ static int coll_first_plan(gc_comm *comm, const gci_algo_choice *choice, gci_col
     *later = coll_later_new(env, args, choice);
     if (!*later)
         return GC_ERR_NOMEM;
+    const gci_algo_choice direct = { .name = "direct" };
     const gci_ask *ask = (*later)->ask;
     *args = (gci_coll_args){ .call = ask->call, .send = ask->told, .recv = ask->heard };
-    int err = coll_plan(comm, &(gci_algo_choice){ .name = "direct" }, &args->call, plan);
+    int err = coll_plan(comm, &direct, &args->call, plan);
     if (err < 0)
         coll_later_free(env, *later);
     return err;
