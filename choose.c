@@ -180,10 +180,11 @@ static size_t choose_bytes(const gci_call *call)
 /* bytes: as above. parts: clusters or hosts, of which each sends a vector, or the blocks of one; NULL: ranks do. */
 static size_t choose_segment(const gci_call *call, const gci_clusters *parts, size_t bytes)
 {
+    size_t part = gci_min(gci_max(CHOOSE_SEGMENT, bytes / CHOOSE_SEGMENTS), CHOOSE_SEGMENT_MAX);
     if (!parts)
-        return gci_max(gci_min(gci_max(CHOOSE_SEGMENT, bytes / CHOOSE_SEGMENTS), CHOOSE_SEGMENT_MAX), bytes / CHOOSE_MOST_SEGMENTS);
+        return bytes == SIZE_MAX ? part : gci_max(part, bytes / CHOOSE_MOST_SEGMENTS);      /* not a number of this processor's */
     bool blocks = call->coll == GCI_ALLGATHER || call->coll == GCI_REDUCE_SCATTER;
-    size_t part = (blocks ? bytes / (size_t)parts->clusters : call->bytes) / CHOOSE_MOST_SEGMENTS;
+    part = (blocks ? bytes / (size_t)parts->clusters : call->bytes) / CHOOSE_MOST_SEGMENTS;
     if (parts != call->clusters)
         return gci_max(CHOOSE_NEAR, part);
     if (blocks)
