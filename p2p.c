@@ -1229,47 +1229,12 @@ static bool take_early_grant(gci_pair *p, gc_request *r, size_t prefix)
     return false;
 }
 
-/* On a link of the pair's own all packets stay in order, and chunks come last; of a route's two ways, those that stream take
- * the envelopes'. Over a strand they would get past their envelope. */
-static bool chunk_may_go(const gci_pair *p, const gc_request *r, unsigned want)
+/* The envelope of a send that has left the queue. NULL: out of memory. */
+static gci_sent *envelope_make(gci_p2p *p2p, gci_pair *p, gc_request *r, size_t most)
 {
-    if (!r->streams)
-        return want & GCI_WANT_BULK;
-    if (p->routed)
-        return want & GCI_WANT_ORDERED;
-    return want & GCI_WANT_BULK && (want & GCI_WANT_ORDERED || (int32_t)(p->acked - r->seq) > 0);
-}
-
-/* The granted send with the least left goes first: short ones get past long ones, equal ones stay in order. */
-static gc_request *chunk_first(const gci_pair *p, unsigned want)
-{
-    gc_request *r = NULL;
-    for (gc_request *other = p->open; other; other = other->next)
-        if (other->stage == GCI_STAGE_GRANTED && other->moved < other->limit && chunk_may_go(p, other, want) &&
-            (!r || other->limit - other->moved < r->limit - r->moved))
-            r = other;
-    return r;
-}
-
-/* Envelopes do not wait for room that chunks find: would the payload of this send get past one that has no more left? Of many
- * segments none would be complete then before all have nearly come. (Over strands and routes chunks have ways of their own.) */
-static bool would_overtake(const gci_pair *p, const gc_request *r)
-{
-    const gc_request *first = p->routed || p->strands ? NULL : chunk_first(p, GCI_WANT_ORDERED | GCI_WANT_BULK);
-    return first && first->limit - first->moved <= r->bytes;
-}
-
-static size_t window_left(const gci_pair *p)
-{
-    return p->window > p->sent_bytes ? p->window - p->sent_bytes : 0;
-}
-
-/* The envelope of a send that has left the queue. bare: if it cannot carry all of it, it has no payload. NULL: out of memory. */
-static gci_sent *envelope_make(gci_p2p *p2p, gci_pair *p, gc_request *r, size_t most, bool bare)
-{
-    size_t room = window_left(p);
+    size_t room = p->window > p->sent_bytes ? p->window - p->sent_bytes : 0;
     bool eager = r->bytes <= gci_min(most, room);
-    size_t prefix = eager ? r->bytes : bare ? 0 : gci_min(most, room / 2);      /* the other half: for short messages behind it */
+    size_t prefix = eager ? r->bytes : gci_min(most, room / 2);     /* the other half: for short messages behind it */
     bool answer = !eager || r->sync;
     bool copy = !answer && (p->keep || p->routed || r->bytes <= COPY_MAX);
     gci_sent *s = sent_new(p2p, copy ? prefix : 0);
@@ -1306,11 +1271,8 @@ static bool next_envelope(gci_p2p *p2p, gci_pair *p, size_t most, gci_packet *pa
     gci_sent *s = NULL;
     while (!s && p->queue && p->next_seq - p->acked < p->credit) {
         gc_request *r = p->queue;
-        bool behind = would_overtake(p, r);
-        if (behind && r->bytes <= gci_min(most, window_left(p)))
-            return false;               /* the chunk goes first */
         gci_queue_remove(r, &p->queue_end);
-        s = envelope_make(p2p, p, r, most, behind);
+        s = envelope_make(p2p, p, r, most);
         if (!s)
             gci_request_fail(r, GC_ERR_NOMEM, -1, "no memory to send %zu bytes", r->bytes);
     }
@@ -1485,6 +1447,17 @@ static bool next_owed(gci_p2p *p2p, gci_pair *p, gci_packet *packet)
     return true;
 }
 
+/* On a link of the pair's own all packets stay in order, and chunks come last; of a route's two ways, those that stream take
+ * the envelopes'. Over a strand they would get past their envelope. */
+static bool chunk_may_go(const gci_pair *p, const gc_request *r, unsigned want)
+{
+    if (!r->streams)
+        return want & GCI_WANT_BULK;
+    if (p->routed)
+        return want & GCI_WANT_ORDERED;
+    return want & GCI_WANT_BULK && (want & GCI_WANT_ORDERED || (int32_t)(p->acked - r->seq) > 0);
+}
+
 GCI size_t gci_strand_left(void *user, int peer)
 {
     const gci_pair *p = ((gci_world *)user)->p2p->pair[peer];
@@ -1495,9 +1468,14 @@ GCI size_t gci_strand_left(void *user, int peer)
     return left;
 }
 
+/* The granted send with the least left goes first: short ones get past long ones, equal ones stay in order. */
 static bool next_chunk(gci_pair *p, unsigned want, size_t most, gci_packet *packet, const void **payload, void **token)
 {
-    gc_request *r = chunk_first(p, want);
+    gc_request *r = NULL;
+    for (gc_request *other = p->open; other; other = other->next)
+        if (other->stage == GCI_STAGE_GRANTED && other->moved < other->limit && chunk_may_go(p, other, want) &&
+            (!r || other->limit - other->moved < r->limit - r->moved))
+            r = other;
     if (!r)
         return false;
     size_t bytes = gci_min(r->limit - r->moved, most);
