@@ -25,8 +25,6 @@
  */
 #include "gridcomm_int.h"
 
-#include <stdlib.h>
-
 /* Who takes part in a phase: the ranks of a host, or the heads. */
 typedef struct nested_party { const int32_t *rank; int ranks, mine, root, hosts; } nested_party;
 

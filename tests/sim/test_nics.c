@@ -59,18 +59,13 @@ static int run(gc_comm *world, int rank, int size, void *arg)
 }
 
 /* Seconds for one. */
-static double timed(load l, gct_spec spec)
+static double timed(load l)
 {
     enum { FIRST = 2, MORE = 3 };
     gct_outcome outcome = { .seed = 0 };
     int64_t took[2];
-    spec.on = GCT_ON_SIM;
-    spec.ranks = l.ranks;
-    spec.ranks_per_host = l.per_host;
-    spec.seed = 1;
-    spec.calm = spec.unwitnessed = true;
-    spec.options = gct_usual_options;
-    spec.outcome = &outcome;
+    const gct_spec spec = { .on = GCT_ON_SIM, .ranks = l.ranks, .ranks_per_host = l.per_host, .seed = 1, .calm = true,
+                            .unwitnessed = true, .options = gct_usual_options, .outcome = &outcome, .time_limit = 120 };
     for (int i = 0; i < 2; i++) {
         l.times = FIRST + i * MORE;
         assert_int_equal(0, gct_job(&spec, run, &l));
@@ -98,7 +93,7 @@ static double least(const load *l)
 static double ratio_of(const load *l)
 {
     const double rate = 125e6;
-    return timed(*l, (gct_spec){ .time_limit = 120 }) * rate / least(l);
+    return timed(*l) * rate / least(l);
 }
 
 static void test_ranks_share_a_nic(void **state)
