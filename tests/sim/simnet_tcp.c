@@ -149,8 +149,9 @@ static void sim_hop_fire(sim *s, sim_event *e)
     bool sharing = s->tuning.planted != SIM_PLANT_NO_NIC_SHARING;
     int64_t begin = l->free_at > s->now && sharing ? l->free_at : s->now, end = begin + sim_wire_time(s, l, seg->bytes);
     int64_t latency = s->tuning.planted == SIM_PLANT_NO_LATENCY ? 0 : hop->latency, at;
-    /* A fast link is claimed late, for as long as it takes; the first byte is through it when it has come. */
-    seg->first = seg->hop == 0 || begin > s->now ? begin : seg->first;
+    /* A fast link is claimed late, for as long as it takes; the first byte is through it when it has come, and when what went
+     * before is through. */
+    seg->first = seg->hop == 0 ? begin : gci_max64(seg->first, l->free_at);
     l->free_at = end;
     l->bytes += sim_wire_bytes(s, seg->bytes);
     if (l->limit && seg->bytes) {
