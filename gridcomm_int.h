@@ -1637,7 +1637,7 @@ typedef struct gci_upcalls {
      * its chunks that were not sent are sent() for the last time, what it had sent may be lost. */
     int  (*strand_begin)(void *user, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
     void (*strand_down)(void *user, int peer);
-    size_t (*strand_left)(void *user, int peer);    /* bytes of chunks that could go now */
+    size_t (*strand_left)(void *user, int peer, unsigned want);     /* bytes of chunks that could go now */
 } gci_upcalls;
 
 GCI int  gci_overlay_open(gci_overlay **, gci_env *, gci_monitor *, int rank, int ranks, const gc_options *resolved,
@@ -2192,6 +2192,9 @@ typedef struct gci_sent {
 enum { GCI_EARLY_KEPT = 32,             /* early grants remembered; what is forgotten costs a round trip, no more */
        GCI_CORK_MAX = 32 };             /* peers for which something may wait that is posted, before it is flushed */
 
+/* A grant for a send that has not begun: that message of a collective, so many bytes; 0: free. */
+typedef struct gci_early { uint32_t context, tag, nth; size_t limit; } gci_early;
+
 /* What this rank shares with one peer. */
 typedef struct gci_pair {
     int         peer;
@@ -2241,7 +2244,7 @@ typedef struct gci_pair {
     bool        owe_over;               /* an answer to an ask */
     bool        corked;                 /* stands in gci_p2p.behind */
     gci_packet  ask, over;
-    struct { uint32_t context, tag, nth; size_t limit; } early[GCI_EARLY_KEPT];   /* grants for sends not begun; limit 0: free */
+    gci_early   early[GCI_EARLY_KEPT];
     uint32_t    early_next;
 } gci_pair;
 
@@ -2289,7 +2292,7 @@ GCI bool gci_packet_next(void *world, int dest, unsigned want, size_t most, gci_
 GCI void gci_packet_sent(void *world, int dest, enum gci_packet_type, void *token);
 GCI int  gci_packet_begin(void *world, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
 GCI int  gci_strand_begin(void *world, int peer, const gci_packet *, void **sink, size_t *sink_bytes, void **token);
-GCI size_t gci_strand_left(void *world, int peer);
+GCI size_t gci_strand_left(void *world, int peer, unsigned want);
 /* For peers.c. */
 GCI bool gci_packet_end(gci_p2p *, gci_pair *, const gci_packet *, void *token);    /* false: what a lost way had is lost */
 GCI void gci_send_close(gci_pair *, gc_request *);                      /* if it is over */

@@ -219,8 +219,8 @@ GCI void gci_slot_free(gci_overlay *o, gci_slot *slot)
     slot->copy = slot->buffer = NULL;
 }
 
-/* The last slot moves to its place: envelopes and what is owed stand before chunks that have not begun, unless many have
- * passed those already; among themselves they keep their order. */
+/* The last slot moves to its place: envelopes and what is owed stand before chunks that have not begun and are longer, unless many
+ * have passed those already; among themselves they keep their order. */
 GCI void gci_slot_settle(gci_link *link)
 {
     int last = link->queued - 1, at = last;
@@ -228,7 +228,7 @@ GCI void gci_slot_settle(gci_link *link)
     if (link->out[last].packet.type == GCI_CHUNK)
         return;
     for (; at > 0 && link->out[at - 1].packet.type == GCI_CHUNK && !(at == 1 && link->gone > 0); at--)
-        if (link->out[at - 1].passed == PASSED_MAX)
+        if (link->out[at - 1].passed == PASSED_MAX || link->out[at - 1].packet.length <= link->out[last].packet.length)
             break;
     if (at == last)
         return;

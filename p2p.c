@@ -1212,29 +1212,57 @@ static void sent_append(gci_pair *p, gci_sent *s)
     p->sent_bytes += s->packet.length;
 }
 
-/* Has the receiver granted this send before it began? Then its chunks follow the envelope at once. */
-static bool take_early_grant(gci_pair *p, gc_request *r, size_t prefix)
+/* On a link of the pair's own all packets stay in order, and chunks come last; of a route's two ways, those that stream take
+ * the envelopes'. Over a strand they would get past their envelope. */
+static bool chunk_may_go(const gci_pair *p, const gc_request *r, unsigned want)
 {
-    r->moved = prefix;
-    for (int i = 0; i < GCI_EARLY_KEPT; i++) {
-        if (p->early[i].limit <= prefix || p->early[i].context != r->context || p->early[i].tag != r->tag ||
-            p->early[i].nth != r->nth)
-            continue;
-        r->stage = GCI_STAGE_GRANTED;
-        r->early = r->streams = true;
-        r->limit = gci_min(p->early[i].limit, r->bytes);
-        p->early[i].limit = 0;
-        return true;
+    if (!r->streams)
+        return want & GCI_WANT_BULK;
+    if (p->routed)
+        return want & GCI_WANT_ORDERED;
+    return want & GCI_WANT_BULK && (want & GCI_WANT_ORDERED || (int32_t)(p->acked - r->seq) > 0);
+}
+
+/* The granted send with the least left goes first: short ones get past long ones, equal ones stay in order. */
+static gc_request *chunk_first(const gci_pair *p, unsigned want)
+{
+    gc_request *r = NULL;
+    for (gc_request *other = p->open; other; other = other->next)
+        if (other->stage == GCI_STAGE_GRANTED && other->moved < other->limit && chunk_may_go(p, other, want) &&
+            (!r || other->limit - other->moved < r->limit - r->moved))
+            r = other;
+    return r;
+}
+
+/* The grant that the receiver gave this send before it began. NULL: none. */
+static gci_early *early_grant(gci_pair *p, const gc_request *r)
+{
+    for (int i = 0; i < GCI_EARLY_KEPT && r->bytes > COPY_MAX; i++) {
+        gci_early *e = &p->early[i];
+        if (e->limit > 0 && e->context == r->context && e->tag == r->tag && e->nth == r->nth)
+            return e;
     }
-    return false;
+    return NULL;
+}
+
+/* Does the payload of this send stay behind chunks of others, which have no more left? Envelopes do not wait for room that chunks
+ * find: of many segments none would be complete before all have nearly come. Where it has no grant yet its own chunks then wait
+ * for one, which is short while others go, unless the peer is far. */
+static bool stays_behind(const gci_pair *p, const gc_request *r, bool granted)
+{
+    if (r->bytes <= COPY_MAX || (!granted && (p->far_away || p->routed)))
+        return false;
+    const gc_request *first = chunk_first(p, GCI_WANT_ORDERED | GCI_WANT_BULK);
+    return first && first->limit - first->moved <= r->bytes;
 }
 
 /* The envelope of a send that has left the queue. NULL: out of memory. */
 static gci_sent *envelope_make(gci_p2p *p2p, gci_pair *p, gc_request *r, size_t most)
 {
     size_t room = p->window > p->sent_bytes ? p->window - p->sent_bytes : 0;
-    bool eager = r->bytes <= gci_min(most, room);
-    size_t prefix = eager ? r->bytes : gci_min(most, room / 2);     /* the other half: for short messages behind it */
+    gci_early *granted = early_grant(p, r);
+    bool bare = stays_behind(p, r, granted), eager = !bare && r->bytes <= gci_min(most, room);
+    size_t prefix = eager ? r->bytes : bare ? 0 : gci_min(most, room / 2);      /* the other half: for short messages behind it */
     bool answer = !eager || r->sync;
     bool copy = !answer && (p->keep || p->routed || r->bytes <= COPY_MAX);
     gci_sent *s = sent_new(p2p, copy ? prefix : 0);
@@ -1244,6 +1272,7 @@ static gci_sent *envelope_make(gci_p2p *p2p, gci_pair *p, gc_request *r, size_t 
         p->starved = true;
     r->seq = p->next_seq++;
     r->stage = GCI_STAGE_SENT;
+    r->moved = prefix;
     s->payload = r->buf;
     if (copy) {
         if (prefix > 0)
@@ -1253,8 +1282,13 @@ static gci_sent *envelope_make(gci_p2p *p2p, gci_pair *p, gc_request *r, size_t 
     s->packet = (gci_packet){ .type = GCI_ENVELOPE, .flags = r->sync ? GCI_FLAG_SYNC : 0, .epoch = 0, .source = 0, .dest = 0,
                               .length = (uint32_t)prefix, .ack = 0, .credit = 0, .window = 0, .seq = r->seq,
                               .context = r->context, .tag = r->tag, .signature = r->signature, .total = r->bytes };
-    if (answer && take_early_grant(p, r, prefix))
+    if (answer && granted && granted->limit > prefix) {         /* the chunks follow at once */
         s->packet.flags |= GCI_FLAG_STREAMS;
+        r->stage = GCI_STAGE_GRANTED;
+        r->early = r->streams = true;
+        r->limit = gci_min(granted->limit, r->bytes);
+        granted->limit = 0;
+    }
     sent_append(p, s);
     if (answer)
         gci_queue_append(r, &p->open_end);
@@ -1447,35 +1481,19 @@ static bool next_owed(gci_p2p *p2p, gci_pair *p, gci_packet *packet)
     return true;
 }
 
-/* On a link of the pair's own all packets stay in order, and chunks come last; of a route's two ways, those that stream take
- * the envelopes'. Over a strand they would get past their envelope. */
-static bool chunk_may_go(const gci_pair *p, const gc_request *r, unsigned want)
-{
-    if (!r->streams)
-        return want & GCI_WANT_BULK;
-    if (p->routed)
-        return want & GCI_WANT_ORDERED;
-    return want & GCI_WANT_BULK && (want & GCI_WANT_ORDERED || (int32_t)(p->acked - r->seq) > 0);
-}
-
-GCI size_t gci_strand_left(void *user, int peer)
+GCI size_t gci_strand_left(void *user, int peer, unsigned want)
 {
     const gci_pair *p = ((gci_world *)user)->p2p->pair[peer];
     size_t left = 0;
     for (const gc_request *r = p ? p->open : NULL; r; r = r->next)
-        if (r->stage == GCI_STAGE_GRANTED)
+        if (r->stage == GCI_STAGE_GRANTED && chunk_may_go(p, r, want))
             left += r->limit - r->moved;
     return left;
 }
 
-/* The granted send with the least left goes first: short ones get past long ones, equal ones stay in order. */
 static bool next_chunk(gci_pair *p, unsigned want, size_t most, gci_packet *packet, const void **payload, void **token)
 {
-    gc_request *r = NULL;
-    for (gc_request *other = p->open; other; other = other->next)
-        if (other->stage == GCI_STAGE_GRANTED && other->moved < other->limit && chunk_may_go(p, other, want) &&
-            (!r || other->limit - other->moved < r->limit - r->moved))
-            r = other;
+    gc_request *r = chunk_first(p, want);
     if (!r)
         return false;
     size_t bytes = gci_min(r->limit - r->moved, most);

@@ -100,8 +100,7 @@ static void on_strand_down(void *user, int peer)
             p->reask_seq = p->reask && (int32_t)(p->reask_seq - r->seq) < 0 ? p->reask_seq : r->seq;
             p->reask = true;
         }
-    if (p->reask)
-        gci_push(p2p, p);
+    gci_push(p2p, p);                   /* others take what was left to it */
 }
 
 static void on_way_down(void *user, int peer, bool broke_rules)

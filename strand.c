@@ -188,14 +188,17 @@ static void strand_look(gci_overlay *o, gci_link *link, int64_t now)
 GCI bool gci_strand_takes(gci_overlay *o, gci_link *link)
 {
     const gci_overlay_peer *p = &o->peer[link->peer];
-    size_t left = o->up.strand_left(o->user, link->peer), chunk = gci_min(left, GCI_PACKET_MAX);
+    size_t shared = o->up.strand_left(o->user, link->peer, GCI_WANT_BULK), left = shared, chunk;
     int64_t now = o->sys->now(o->sys);
-    double rates = 0, work = (double)left;
+    if (!link->strand)
+        left = o->up.strand_left(o->user, link->peer, GCI_WANT_BULK | GCI_WANT_ORDERED);
     if (left == 0)
         return false;
     strand_look(o, link, now);
-    if (link->rate <= 0)
-        return true;
+    if (link->rate <= 0 || left > shared)
+        return true;                    /* some chunks may take the trunk alone */
+    chunk = gci_min(left, GCI_PACKET_MAX);
+    double rates = 0, work = (double)left;
     double mine = (double)(link->backlog + chunk) / link->rate;
     for (gci_link *other = p->own; other; other = strand_next(p, other)) {
         if (other == link || other->broken || other->queued == 0)

@@ -1,7 +1,8 @@
 /* test_nics.c: collectives take little longer than their bytes at the busiest NIC.
  * SPDX-License-Identifier: MIT
  *
- * Ranks of a host share it: these are as many bytes as one rank on each host would have.
+ * Also where ranks of a host share it: then with as many bytes as one rank on each host would have; and where a long vector passes
+ * through many hosts in segments.
  */
 #include "gridcomm_int.h"
 #include "tests/gct.h"
@@ -58,14 +59,27 @@ static int run(gc_comm *world, int rank, int size, void *arg)
     return gct_buffer_free(send) | gct_buffer_free(recv);
 }
 
+static const char *forced;      /* GRIDCOMM_ALGO; NULL: the rules */
+
+static void options(gc_options *o, int rank, void *arg)
+{
+    gct_usual_options(o, rank, arg);
+    o->algo = forced;
+}
+
 /* Seconds for one. */
-static double timed(load l)
+static double timed(load l, gct_spec spec)
 {
     enum { FIRST = 2, MORE = 3 };
     gct_outcome outcome = { .seed = 0 };
     int64_t took[2];
-    const gct_spec spec = { .on = GCT_ON_SIM, .ranks = l.ranks, .ranks_per_host = l.per_host, .seed = 1, .calm = true,
-                            .unwitnessed = true, .options = gct_usual_options, .outcome = &outcome, .time_limit = 120 };
+    spec.on = GCT_ON_SIM;
+    spec.ranks = l.ranks;
+    spec.ranks_per_host = l.per_host;
+    spec.seed = 1;
+    spec.calm = spec.unwitnessed = true;
+    spec.options = options;
+    spec.outcome = &outcome;
     for (int i = 0; i < 2; i++) {
         l.times = FIRST + i * MORE;
         assert_int_equal(0, gct_job(&spec, run, &l));
@@ -90,10 +104,11 @@ static double least(const load *l)
 }
 
 /* In how many times what the bytes take at a NIC. */
-static double ratio_of(const load *l)
+static double ratio_of(const load *l, const char *algo)
 {
     const double rate = 125e6;
-    return timed(*l) * rate / least(l);
+    forced = algo;
+    return timed(*l, (gct_spec){ .time_limit = 120 }) * rate / least(l);
 }
 
 static void test_ranks_share_a_nic(void **state)
@@ -108,7 +123,7 @@ static void test_ranks_share_a_nic(void **state)
         for (size_t n = 0; n < 2 * GCI_COUNT(sizes); n++) {
             int hosts = sizes[n / 2].hosts, per_host = sizes[n / 2].per_host;
             load l = { .op = cells[i].op, .bytes = cells[i].bytes, .ranks = hosts * per_host, .per_host = per_host, .in_turn = n % 2 };
-            double ratio = ratio_of(&l);
+            double ratio = ratio_of(&l, NULL);
             bool is_over = ratio > (hosts <= 16 ? cells[i].few : cells[i].many);
             print_message("%-15s %2d x %d%s: %.2f%s\n", names[l.op], hosts, per_host, l.in_turn ? ", in turn" : "", ratio,
                           is_over ? ", too long" : "");
@@ -117,9 +132,25 @@ static void test_ranks_share_a_nic(void **state)
     assert_int_equal(over, 0);
 }
 
+/* A segment is passed on when it has come, while the next ones come: whatever its length. */
+static void test_segments_stream(void **state)
+{
+    static const char *const algos[] = { "bcast:chain@16384", "bcast:chain@32768", "bcast:chain@65536", "bcast:chain@131072",
+                                         "bcast:chain@1048576", "bcast:circulant@131072" };
+    int over = 0;
+    (void)state;
+    for (size_t i = 0; i < GCI_COUNT(algos); i++) {
+        load l = { .op = BCAST, .bytes = 16 << 20, .ranks = 8, .per_host = 1 };
+        double ratio = ratio_of(&l, algos[i]);
+        print_message("%-22s %.2f\n", algos[i], ratio);
+        over += ratio > (strstr(algos[i], "1048576") ? 1.6 : 1.3);
+    }
+    assert_int_equal(over, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_ranks_share_a_nic) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_ranks_share_a_nic), cmocka_unit_test(test_segments_stream) };
     cmocka_set_test_filter(gct_filter());
     return cmocka_run_group_tests_name("nics", tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ struct job {
     bool        one_net;                            /* all NICs are on one network; else eth1 on net1, ... */
     int         streams, max_links, queue, credits;
     const char *progress;
-    const char *cards;                              /* option interfaces */
+    const char *cards, *algo;                       /* options interfaces, algo */
     double      peer_timeout;
     size_t      bytes, buffer;
     void      (*tune)(job *, struct sim *);
@@ -76,6 +76,7 @@ static void options(gc_options *o, int rank, void *arg)
     o->credits = j->credits;
     o->peer_timeout = j->peer_timeout;
     o->interfaces = j->cards;
+    o->algo = j->algo;
     o->progress = j->progress;
 }
 
@@ -318,6 +319,25 @@ static void test_broadcast(void **state)
                           (unsigned long long)j.carried[1][0], (unsigned long long)j.carried[1][1]);
         }
         assert_true(of_sum >= 0.9);
+    }
+}
+
+/* Segments pass through three hosts, one after another, and all NICs have something to do. */
+static void test_segments(void **state)
+{
+    static const char *const algos[] = { "bcast:chain@32768", "bcast:chain@131072", "bcast:chain@262144", "bcast:chain@1048576" };
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        const int64_t other = (i < 4 ? 125 : 12) * MB;
+        job j = { .bytes = 16 * MIB, .nics = { 2, 2, 2, 2 }, .algo = algos[i % 4] };
+        for (int r = 0; r < 4; r++)
+            j.rate[r][1] = other;
+        run(&j, &(gct_spec){ .ranks = 4, .calm = true }, broadcast);
+        double of_sum = (double)j.bytes / ((double)j.took / 1e9) / (double)(125 * MB + other);
+        if (verbose()) {
+            print_message("    %s, NICs of 125 and %d MB/s: %.3f of their sum\n", j.algo, (int)(other / MB), of_sum);
+        }
+        assert_true(of_sum >= 0.7);
     }
 }
 
@@ -1035,7 +1055,7 @@ static void test_rounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal_nics), cmocka_unit_test(test_unequal_nics), cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_equal_nics), cmocka_unit_test(test_unequal_nics), cmocka_unit_test(test_broadcast), cmocka_unit_test(test_segments),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_down), cmocka_unit_test(test_reset),
         cmocka_unit_test(test_comes_back), cmocka_unit_test(test_one_is_away), cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_silent_host), cmocka_unit_test(test_pauses), cmocka_unit_test(test_how_many),

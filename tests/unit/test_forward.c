@@ -516,9 +516,10 @@ static int up_strand_begin(void *user, int peer, const gci_packet *k, void **sin
 
 static void up_strand_down(void *user, int peer) { ((node *)user)->with[peer].strand_downs++; }
 
-static size_t up_strand_left(void *user, int peer)
+static size_t up_strand_left(void *user, int peer, unsigned want)
 {
     const stream *s = &((node *)user)->with[peer];
+    (void)want;
     return s->granted ? (size_t)(s->chunks - s->chunk_at) * s->bytes : 0;
 }
 
