@@ -1268,7 +1268,7 @@ static gci_sent *envelope_make(gci_p2p *p2p, gci_pair *p, gc_request *r, size_t 
     gci_sent *s = sent_new(p2p, copy ? prefix : 0);
     if (!s)
         return NULL;
-    if (!eager && room < most)
+    if (!eager && !bare && room < most)
         p->starved = true;
     r->seq = p->next_seq++;
     r->stage = GCI_STAGE_SENT;

@@ -329,7 +329,7 @@ static void test_segments(void **state)
     (void)state;
     for (int i = 0; i < 8; i++) {
         const int64_t other = (i < 4 ? 125 : 12) * MB;
-        job j = { .bytes = 16 * MIB, .nics = { 2, 2, 2, 2 }, .algo = algos[i % 4] };
+        job j = { .bytes = 16 * MIB, .nics = { 2, 2, 2, 2 }, .algo = algos[i % 4], .credits = 64 };
         for (int r = 0; r < 4; r++)
             j.rate[r][1] = other;
         run(&j, &(gct_spec){ .ranks = 4, .calm = true }, broadcast);
