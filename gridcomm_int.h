@@ -316,9 +316,10 @@ typedef struct gci_places { int first, end; } gci_places;   /* places [first, en
 /* A member in the tree of its cluster: the whole of it, or a run of places of which it is the first. */
 typedef struct gci_local_node {
     int       top, parent;      /* places; -1: this is the top */
-    int       first, end;       /* places of its subtree */
+    int       first, end;       /* places of its subtree; of a chain, of its host */
     int       children, before; /* in order of places; so many are lower than itself */
-    gci_places *child;            /* their subtrees; the top apart, the first place is the child */
+    gci_places *child;            /* their subtrees; the top apart, the first place is the child. What a chain goes on with, as the
+                                   last one, is as long, but need not be one run */
 } gci_local_node;
 
 /* Of so many parts of which each gets a message of so many bytes: how many go together. */
@@ -328,9 +329,12 @@ GCI void gci_local_cuts(const gci_topo *, const int32_t *member, int first, int 
 /* Puts equals in groups where they are many. bytes: of a vector that all get; 0 for blocks, each rank's own, where few levels
  * make all NICs share the work. */
 GCI void gci_local_groups(int first, int end, size_t bytes, int32_t *cut);
-/* The member at `place` in the tree around `top`; in that for streams. node->child has room for end - first + 1. */
+/* The member at `place` in the tree around `top`; in that for streams; in the chain from `top` over all hosts, of whose cuts none
+ * is in a group. node->child has room for end - first + 1. */
 GCI void gci_local_node_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *node);
 GCI void gci_local_stream_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *node);
+GCI void gci_local_chain_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *node);
+GCI int  gci_local_chain_end(const int32_t *cut, int first, int end, int top);      /* who is the last one's first */
 
 /* ---- route.c: routing tables over any connected graph (pure) ---------------------------------------------------- */
 
@@ -789,9 +793,9 @@ GCI void gci_tree_forget(gci_env *, gci_tree_seen *);                   /* treec
 
 /* ---- places.c: who stands where in a collective between clusters (pure) ------------------------------------------- */
 
-/* Trees inside a cluster: by racks and hosts, for blocks that each go through it once, for vectors that all get, for long ones;
- * or of one level. */
-enum gci_wide_shape { GCI_WIDE_BLOCKS, GCI_WIDE_VECTORS, GCI_WIDE_STREAMS, GCI_WIDE_STAR, GCI_WIDE_SHAPES };
+/* Trees inside a cluster: by racks and hosts, for blocks that each go through it once, for vectors that all get, for long ones, for
+ * the longest (a chain of hosts); or of one level. */
+enum gci_wide_shape { GCI_WIDE_BLOCKS, GCI_WIDE_VECTORS, GCI_WIDE_STREAMS, GCI_WIDE_CHAIN, GCI_WIDE_STAR, GCI_WIDE_SHAPES };
 enum { GCI_WIDE_TOPS = 4 };     /* of a cluster, side by side, that share a long vector */
 typedef struct gci_wide_tree gci_wide_tree;
 

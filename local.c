@@ -15,7 +15,9 @@
  * the order of places at every rank.
  *
  * A long vector is streamed through another tree, which is deeper, but where no NIC has to send it often: on each side and level
- * a node has one child, or two, with half of the runs each, if these are all.
+ * a node has one child, or two, with half of the runs each, if these are all. One of very many segments goes from host to host, so
+ * that each NIC sends it once: from the top to those of its rack, then to the others, from the last place to the first. That order
+ * is the same for all tops: so what goes first on its way from one does not wait for what comes from another, which waits for it.
  *
  * More than LOCAL_FLAT equals side by side get one more level, groups of about as many as there are groups; also where a
  * vector for each of them took more than LOCAL_FLAT_BYTES.
@@ -25,7 +27,8 @@
 #include <stdlib.h>
 
 enum { LOCAL_FLAT = 32,             /* one more level has each rank take or give a third of the messages, or less */
-       LOCAL_FLAT_BYTES = 16 * 1024 };      /* take 131 us at 1 Gbit/s: with one more level two thirds less, and 50 us more */
+       LOCAL_FLAT_BYTES = 16 * 1024,        /* take 131 us at 1 Gbit/s: with one more level two thirds less, and 50 us more */
+       LOCAL_HOST = INT32_MAX - 1 };        /* the cut between ranks of one host */
 
 GCI int gci_local_group(int parts, size_t bytes)
 {
@@ -61,7 +64,8 @@ GCI void gci_local_groups(int first, int end, size_t bytes, int32_t *cut)
 GCI void gci_local_cuts(const gci_topo *topo, const int32_t *member, int first, int end, int32_t *cut)
 {
     for (int i = first + 1; i < end; i++)           /* two apart: between them is room for groups */
-        cut[i] = 2 * topo->depth[gci_topo_common(topo, member[i - 1], member[i])] + 1;
+        cut[i] = topo->of[member[i - 1]] == topo->of[member[i]] ? LOCAL_HOST
+               : 2 * topo->depth[gci_topo_common(topo, member[i - 1], member[i])] + 1;
 }
 
 static int32_t local_lowest(const int32_t *cut, int a, int b)
@@ -169,4 +173,76 @@ GCI void gci_local_stream_at(const int32_t *cut, int first, int end, int place, 
         head = n->first = n->child[i].first;
         n->end = n->child[i].end;
     }
+}
+
+/* ---- chains ------------------------------------------------------------------------------------------------------- */
+
+static int local_host_first(const int32_t *cut, int place, int first)
+{
+    while (place > first && cut[place] == LOCAL_HOST)
+        place--;
+    return place;
+}
+
+/* The host of a place; the runs of a rack, a cluster, around it. */
+static gci_places local_host(const int32_t *cut, int first, int end, int place)
+{
+    return (gci_places){ local_host_first(cut, place, first), local_up(cut, place, end, LOCAL_HOST, false) };
+}
+
+static gci_places local_wider(const int32_t *cut, int first, int end, gci_places run)
+{
+    int32_t before = run.first > first ? cut[run.first] : INT32_MIN, behind = run.end < end ? cut[run.end] : INT32_MIN;
+    int32_t lowest = before > behind ? before : behind;
+    return (gci_places){ local_down(cut, run.first + 1, first, lowest, false), local_up(cut, run.end - 1, end, lowest, false) };
+}
+
+/* From the last to the first. */
+static int local_hosts(const int32_t *cut, int first, int end, gci_places *host)
+{
+    int n = 0;
+    for (int at = end; at > first; at = host[n++].first)
+        host[n] = local_host(cut, first, end, at - 1);
+    return n;
+}
+
+/* All hosts in the order of the chain. Returns how many. */
+static int local_chain(const int32_t *cut, int first, int end, int top, gci_places *host)
+{
+    int n = 1;
+    host[0] = local_host(cut, first, end, top);
+    for (gci_places run = host[0], wider; run.first > first || run.end < end; run = wider) {
+        wider = local_wider(cut, first, end, run);
+        n += local_hosts(cut, run.end, wider.end, host + n);
+        n += local_hosts(cut, wider.first, run.first, host + n);
+    }
+    return n;
+}
+
+GCI int gci_local_chain_end(const int32_t *cut, int first, int end, int top)
+{
+    gci_places run = local_host(cut, first, end, top), wider;
+    int last = top;
+    for (; run.first > first || run.end < end; run = wider) {
+        wider = local_wider(cut, first, end, run);
+        last = wider.first < run.first ? wider.first : run.end;
+    }
+    return last;
+}
+
+GCI void gci_local_chain_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *n)
+{
+    int hosts = local_chain(cut, first, end, top, n->child), at = 0, left = end - first;
+    while (place < n->child[at].first || place >= n->child[at].end)
+        left -= n->child[at].end - n->child[at].first, at++;
+    gci_places own = n->child[at], next = at + 1 < hosts ? n->child[at + 1] : own;
+    int entry = at == 0 ? top : own.first, above = at == 0 ? -1 : at == 1 ? top : n->child[at - 1].first;
+    gci_local_stream_at(cut, own.first, own.end, place, entry, n);
+    n->top = top;
+    left -= own.end - own.first;
+    if (place != entry)
+        return;
+    n->parent = above;
+    if (left > 0)
+        n->child[n->children++] = (gci_places){ next.first, next.first + left };
 }

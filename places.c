@@ -11,7 +11,8 @@
 
 #include <stdlib.h>
 
-enum { PLACES_STREAM = 4,           /* segments of a vector, more than which are many */
+enum { PLACES_STREAM = 4,           /* segments of a vector, more than which are many; */
+       PLACES_CHAIN = 4,            /* and for each host, so many are very many: the way over all takes a quarter of their time more */
        PLACES_TOP_BYTES = 512 * 1024 };    /* of a vector for each top at least: less fits the window of one connection */
 
 struct gci_wide_tree {
@@ -84,33 +85,52 @@ static int places_next_host(const gci_wide *w, int place, int end)
     return next;
 }
 
-/* The top of every `turn`-th segment of a long vector: the first on a host of its own; of turn 0 the coordinator. */
-GCI int gci_wide_turn_top(const gci_wide *w, int cluster, int turn)
+static int places_hosts(const gci_wide *w, int cluster)
 {
-    int end = w->s->first[cluster + 1], coordinator = gci_wide_coordinator(w, cluster), place = w->s->first[cluster];
-    const int32_t *host = w->s->topo->of;
-    for (int others = 0; turn > 0; place = places_next_host(w, place, end))
-        if (host[w->member[place]] != host[w->member[coordinator]] && ++others == turn)
-            return place;
-    return coordinator;
+    int hosts = 0, end = w->s->first[cluster + 1];
+    for (int place = w->s->first[cluster]; place < end; place = places_next_host(w, place, end))
+        hosts++;
+    return hosts;
 }
 
 /* In many segments a vector takes as long as the busiest NIC, in few as long as the tree is deep. */
+static enum gci_wide_shape places_shape(const gci_wide *w, int cluster)
+{
+    int32_t segments = gci_segments(w->call, w->call->bytes);
+    if (segments <= PLACES_STREAM)
+        return GCI_WIDE_VECTORS;
+    return w->near_together && segments >= PLACES_CHAIN * places_hosts(w, cluster) ? GCI_WIDE_CHAIN : GCI_WIDE_STREAMS;
+}
+
 GCI enum gci_wide_shape gci_wide_vectors(const gci_wide *w)
 {
-    return gci_segments(w->call, w->call->bytes) > PLACES_STREAM ? GCI_WIDE_STREAMS : GCI_WIDE_VECTORS;
+    return places_shape(w, w->mine);
+}
+
+/* The top of every `turn`-th segment of a long vector: the first on a host of its own; of turn 0 the coordinator. For a root with a
+ * chain speaks its last one, which passes nothing on, and only if that has to with several clusters also others. */
+GCI int gci_wide_turn_top(const gci_wide *w, int cluster, int turn)
+{
+    int first = w->s->first[cluster], end = w->s->first[cluster + 1], coordinator = gci_wide_coordinator(w, cluster), top = coordinator;
+    bool home = top == w->root_place, chain = home && places_shape(w, cluster) == GCI_WIDE_CHAIN;
+    const int32_t *host = w->s->topo->of;
+    if (chain)
+        top = gci_local_chain_end(w->cut[GCI_WIDE_CHAIN], first, end, top);
+    if (home && (chain ? w->divided || w->s->clusters == 2 : w->call->coll == GCI_REDUCE))
+        return top;
+    for (; turn > 0; turn -= host[w->member[top]] != host[w->member[coordinator]]) {
+        top = places_next_host(w, top, end);
+        top = top < end ? top : first;
+    }
+    return top;
 }
 
 /* How many tops share a vector: so long ones use the NICs of several hosts, and more windows than one. */
 GCI int gci_wide_turns(const gci_wide *w)
 {
     size_t turns = gci_min(w->call->bytes / PLACES_TOP_BYTES, GCI_WIDE_TOPS);
-    for (int k = 0; k < w->s->clusters; k++) {
-        size_t hosts = 0;
-        for (int place = w->s->first[k]; place < w->s->first[k + 1]; place = places_next_host(w, place, w->s->first[k + 1]))
-            hosts++;
-        turns = gci_min(turns, hosts);
-    }
+    for (int k = 0; k < w->s->clusters; k++)
+        turns = gci_min(turns, (size_t)places_hosts(w, k));
     return turns > 1 && w->near_together ? (int)turns : 1;
 }
 
@@ -131,7 +151,8 @@ GCI gci_local_node gci_wide_local_at(gci_wide *w, int place, int top, enum gci_w
         return (gci_local_node){ .top = top, .parent = -1, .first = place, .end = place + 1 };
     }
     *t = (gci_wide_tree){ .next = w->trees, .place = place, .shape = shape, .node.child = t->child };
-    (shape == GCI_WIDE_STREAMS ? gci_local_stream_at : gci_local_node_at)(w->cut[shape], first, end, place, top, &t->node);
+    (shape == GCI_WIDE_CHAIN ? gci_local_chain_at : shape == GCI_WIDE_STREAMS ? gci_local_stream_at : gci_local_node_at)
+        (w->cut[shape], first, end, place, top, &t->node);
     w->trees = t;
     return t->node;
 }
@@ -356,8 +377,11 @@ GCI int gci_wide_begin(gci_wide *w, gci_env *env, const gci_call *call)
         if (w->member[place] == call->root && places_is_rooted(call->coll))
             w->root_place = place;
     }
-    int first = s->first[w->mine], end = s->first[w->mine + 1];
+    int first = s->first[w->mine], end = s->first[w->mine + 1], home = w->root_place >= 0 ? s->of[call->root] : w->mine;
+    w->cut[GCI_WIDE_CHAIN] = w->cut[GCI_WIDE_STREAMS];
     gci_local_cuts(topo, w->member, first, end, w->cut[GCI_WIDE_STREAMS]);
+    if (home != w->mine)
+        gci_local_cuts(topo, w->member, s->first[home], s->first[home + 1], w->cut[GCI_WIDE_STREAMS]);
     for (int shape = GCI_WIDE_BLOCKS; shape < GCI_WIDE_STREAMS; shape++)
         memcpy(&w->cut[shape][first], &w->cut[GCI_WIDE_STREAMS][first], (size_t)(end - first) * sizeof *block);
     gci_local_groups(first, end, 0, w->cut[GCI_WIDE_BLOCKS]);

@@ -50,11 +50,12 @@ static void wide_bcast(gci_wide *w)
 {
     const gci_call *call = w->call;
     int turns = gci_wide_turns(w), home = w->s->of[call->root], shares = w->divided ? w->s->clusters - 1 : 1;
+    enum gci_wide_shape shape = gci_wide_vectors(w);
     for (int32_t i = 0; i < gci_segments(call, call->bytes); i++) {
         size_t at = gci_segment_at(call, call->bytes, i), bytes = gci_segment_at(call, call->bytes, i + 1) - at;
         gci_spot here = gci_spot_at(wide_result, at);
         int turn = i / shares % turns, top = gci_wide_turn_top(w, w->mine, turn);
-        gci_local_node n = gci_wide_local(w, w->mine == home ? w->root_place : top, gci_wide_vectors(w));
+        gci_local_node n = gci_wide_local(w, w->mine == home ? w->root_place : top, shape);
         int32_t came = GCI_NO_STEP;
         if (w->mine != home && w->place == top)
             came = gci_wide_recv(w, gci_wide_rank(w, gci_wide_turn_top(w, wide_source(w, i, w->mine), turn)), here, bytes,

@@ -30,6 +30,7 @@ enum { REDUCE_SHORT = 512,          /* bytes: the paper's limit */
        REDUCE_HOP = 10 * 1024,      /* bytes that take as long as a chain's next hop, 10 ms, at 1 MByte/s */
        REDUCE_CUTS = 64,            /* segments of a vector for the sake of its many parts, at most */
        REDUCE_ROUNDS = 32,          /* of scratch: 256 KiB of segments of 8 KiB are on their way at once, */
+       REDUCE_START = 8,            /* rounds of parts before the first sum */
        REDUCE_SCRATCH = 16 << 20 }; /* unless that is more than so many bytes; but two */
 
 typedef struct reduce_value {
@@ -69,7 +70,7 @@ typedef struct reduce_stream {
     int       wanted_by;        /* a cluster; -1: all */
     bool      spread;           /* its top is the member that deals with that cluster, not the coordinator */
     int       turn;             /* of the tops that share a vector */
-    bool      takes;            /* here all parts meet */
+    bool      takes;            /* here all parts meet; if that is not the top, what they come to goes on up */
     bool      keep;             /* what comes from children is needed later */
     bool      scan;             /* parts go to higher clusters only */
     int       spare;            /* lanes */
@@ -253,42 +254,6 @@ static bool reduce_adds_up(const reduce *r)
     return r->parts <= r->s->clusters && !r->canonical;
 }
 
-/* Up the local tree. Returns when `input` has been read (at the top: by what is in value[] now, this cluster's parts). */
-static int32_t reduce_up(reduce *r, reduce_stream *st, int32_t round, reduce_value input, size_t bytes)
-{
-    const gci_local_node *n = &st->node;
-    reduce_value acc = reduce_spare_value(st, round, REDUCE_ACC);
-    int operands = 0;
-    for (int i = 0; i <= n->children; i++) {
-        if (i == n->before)
-            r->operand[operands++] = input;
-        if (i == n->children)
-            break;
-        gci_places child = n->child[i];
-        gci_spot at = reduce_lane(st, round, i);
-        int32_t came = gci_wide_recv(r->w, gci_wide_rank(r->w, child.first), at, bytes, reduce_free(st, round));
-        gci_emit_pend(r->b, came);
-        r->operand[operands++] = (reduce_value){ at, came, child.end - child.first, !st->keep };
-    }
-    if (n->parent >= 0) {
-        reduce_value all = reduce_eval(r, r->operand, operands, acc, bytes);
-        int32_t sent = gci_wide_send(r->w, gci_wide_rank(r->w, n->parent), all.at, bytes, all.step);
-        gci_emit_pend(r->b, sent);
-        return sent;
-    }
-    if (st->scan && r->mine == r->s->clusters - 1)
-        return GCI_NO_STEP;
-    for (int i = 0, from = 0; i < r->parts; i++) {
-        int end = from;
-        for (int ranks = 0; r->part[i].cluster == r->mine && ranks < r->part[i].end - r->part[i].first; end++)
-            ranks += r->operand[end].ranks;
-        if (end > from)
-            r->value[i] = reduce_eval(r, r->operand + from, end - from, acc, bytes);
-        from = end;
-    }
-    return GCI_NO_STEP;
-}
-
 /* Is there a message of parts from cluster k to cluster j? */
 static bool reduce_goes(const reduce_stream *st, int k, int j)
 {
@@ -298,9 +263,8 @@ static bool reduce_goes(const reduce_stream *st, int k, int j)
 /* The rank that tells, and hears. */
 static int reduce_speaker(const reduce *r, const reduce_stream *st, int cluster)
 {
-    bool turns = st->turn > 0 && cluster != st->wanted_by;
-    return gci_wide_rank(r->w, turns ? gci_wide_turn_top(r->w, cluster, st->turn)
-                                     : gci_wide_top(r->w, cluster, st->spread ? st->wanted_by : cluster));
+    return gci_wide_rank(r->w, st->spread ? gci_wide_top(r->w, cluster, st->wanted_by)
+                                          : gci_wide_turn_top(r->w, cluster, st->turn));
 }
 
 /* A top sends its parts to the clusters that want them; from then on they are not to be written. Returns when they no longer
@@ -353,126 +317,139 @@ static void reduce_hear(reduce *r, reduce_stream *st, int32_t round, size_t byte
     }
 }
 
+/* Up the local tree. Returns when `input` has been read (at the top: by what is in value[] now, this cluster's parts). */
+static int32_t reduce_up(reduce *r, reduce_stream *st, int32_t round, reduce_value input, size_t bytes)
+{
+    const gci_local_node *n = &st->node;
+    reduce_value acc = reduce_spare_value(st, round, REDUCE_ACC);
+    int operands = 0;
+    for (int i = 0; i <= n->children; i++) {
+        if (i == n->before)
+            r->operand[operands++] = input;
+        if (i == n->children)
+            break;
+        gci_places child = n->child[i];
+        gci_spot at = reduce_lane(st, round, i);
+        int32_t came = gci_wide_recv(r->w, gci_wide_rank(r->w, child.first), at, bytes, reduce_free(st, round));
+        gci_emit_pend(r->b, came);
+        r->operand[operands++] = (reduce_value){ at, came, child.end - child.first, !st->keep };
+    }
+    if (n->parent >= 0) {
+        reduce_value all = reduce_eval(r, r->operand, operands, acc, bytes);
+        if (st->takes) {
+            reduce_hear(r, st, round, bytes);
+            r->value[r->mine] = all;
+            all = reduce_eval(r, r->value, r->parts, acc, bytes);
+        }
+        int32_t sent = gci_wide_send(r->w, gci_wide_rank(r->w, n->parent), all.at, bytes, all.step);
+        gci_emit_pend(r->b, sent);
+        return sent;
+    }
+    if (st->scan && r->mine == r->s->clusters - 1)
+        return GCI_NO_STEP;
+    for (int i = 0, from = 0; i < r->parts; i++) {
+        int end = from;
+        for (int ranks = 0; r->part[i].cluster == r->mine && ranks < r->part[i].end - r->part[i].first; end++)
+            ranks += r->operand[end].ranks;
+        if (end > from)
+            r->value[i] = reduce_eval(r, r->operand + from, end - from, acc, bytes);
+        from = end;
+    }
+    return GCI_NO_STEP;
+}
+
 static reduce_value reduce_input(const reduce *r, size_t at)
 {
     return (reduce_value){ gci_spot_at(r->b->input, at), r->b->ready, 1, false };
 }
 
-/* Rounds of a stream that has every turns-th segment. */
-static void reduce_open_turn(reduce *r, reduce_stream *st, int turn, int turns)
+/* What a top comes to, with the parts of other clusters unless they came from below. */
+static reduce_value reduce_all(reduce *r, reduce_stream *st, int32_t round, size_t bytes)
 {
-    const gci_call *call = r->call;
-    bool all = call->coll != GCI_REDUCE;
-    size_t most = gci_segment_at(call, call->bytes, 1);
-    int home = all ? -1 : r->s->of[call->root];
-    int top = r->mine == home ? r->w->root_place : gci_wide_turn_top(r->w, r->mine, turn);
-    *st = (reduce_stream){ .node = gci_wide_local(r->w, top, reduce_adds_up(r) ? gci_wide_vectors(r->w) : GCI_WIDE_STAR),
-                           .wanted_by = home, .turn = turn, .spare = REDUCE_ACC + 1,
-                           .takes = r->place == top && (all || r->place == r->w->root_place) };
-    reduce_open(r, st, (gci_segments(call, call->bytes) - turn + turns - 1) / turns, most);
+    if (!st->takes)
+        return r->value[r->mine];
+    reduce_hear(r, st, round, bytes);
+    return reduce_eval(r, r->value, r->parts, reduce_spare_value(st, round, REDUCE_ACC), bytes);
 }
 
-/* Reduce, allreduce, and barrier, which is one of nothing. */
-static void reduce_vector(reduce *r)
+/* Reduce, allreduce and barrier, which is one of nothing: every n-th segment goes through one of n streams. A vector that is divided
+ * has one for each cluster, in which that adds up, and tells the others: two latencies instead of one, but out of each cluster go
+ * 2 (clusters - 1) / clusters vectors instead of clusters - 1. */
+typedef struct reduce_vector {
+    reduce_stream     *st;
+    int                streams;
+    enum gci_wide_shape up, down;
+    int32_t           *may_write;       /* [segments] the step after which the result may be written; where it has come to, is there */
+} reduce_vector;
+
+static void reduce_open_vector(reduce *r, reduce_vector *v, int which, int32_t segments)
 {
-    const gci_call *call = r->call;
-    reduce_stream stream[GCI_WIDE_TOPS];
-    int turns = gci_wide_turns(r->w);
-    for (int turn = 0; turn < turns; turn++)
-        reduce_open_turn(r, &stream[turn], turn, turns);
-    for (int32_t i = 0; i < gci_segments(call, call->bytes) && !r->b->error; i++) {
-        size_t at = gci_segment_at(call, call->bytes, i), bytes = gci_segment_at(call, call->bytes, i + 1) - at;
-        reduce_stream *st = &stream[i % turns];
-        int32_t round = i / turns;
-        gci_spot to = gci_spot_at(reduce_result, at);
-        int32_t here = reduce_up(r, st, round, reduce_input(r, at), bytes);
-        if (!r->b->input_is_recv)
-            here = GCI_NO_STEP;
-        if (r->place == st->node.top)
-            reduce_tell(r, st, round, bytes);
-        if (st->takes) {
-            reduce_hear(r, st, round, bytes);
-            reduce_value sum = reduce_eval(r, r->value, r->parts, reduce_spare_value(st, round, REDUCE_ACC), bytes);
-            here = gci_emit_copy(r->b, to, sum.at, bytes, sum.step);
-            gci_emit_pend(r->b, here);
-        }
-        if (call->coll != GCI_REDUCE) {
-            gci_local_node down = gci_wide_local(r->w, st->node.top, gci_wide_vectors(r->w));
-            gci_wide_down(r->w, &down, to, bytes, here);
-        }
-        reduce_close_round(r, st, round);
-    }
+    bool all = r->call->coll != GCI_REDUCE, divided = r->w->divided;
+    int home = all ? -1 : r->s->of[r->call->root];
+    int speaker = divided ? gci_wide_top(r->w, r->mine, which) : gci_wide_turn_top(r->w, r->mine, which);
+    int wanted_by = divided ? which : home, top = r->mine == home ? r->w->root_place : speaker;
+    reduce_stream *st = &v->st[which];
+    *st = (reduce_stream){ .node = gci_wide_local(r->w, top, v->up), .wanted_by = wanted_by, .spread = divided, .turn = which,
+                           .spare = REDUCE_ACC + 1, .takes = r->place == speaker && (wanted_by < 0 || wanted_by == r->mine) };
+    if (which < segments)
+        reduce_open(r, st, (segments - which + v->streams - 1) / v->streams, gci_segment_at(r->call, r->call->bytes, 1));
 }
 
-/* ---- allreduce of a divided vector ------------------------------------------------------------------------------------- */
-
-/* Every clusters-th segment is added up in one cluster, whose top tells the others: two latencies instead of one, but out of each
- * cluster go 2 (clusters - 1) / clusters vectors instead of clusters - 1. */
-typedef struct reduce_division {
-    reduce_stream *st;              /* [clusters] */
-    int32_t       *may_write;       /* [segments] the step after which the result may be written; where it is added up, is there */
-} reduce_division;
-
-/* Parts of a segment go to its cluster. */
-static void reduce_segment_up(reduce *r, reduce_division *d, int32_t i)
+/* A segment goes to who adds it up. */
+static void reduce_segment_up(reduce *r, reduce_vector *v, int32_t i)
 {
     size_t at = gci_segment_at(r->call, r->call->bytes, i), bytes = gci_segment_at(r->call, r->call->bytes, i + 1) - at;
-    reduce_stream *st = &d->st[i % r->s->clusters];
-    int32_t round = i / r->s->clusters, read = reduce_up(r, st, round, reduce_input(r, at), bytes);
-    if (r->place == st->node.top)
+    reduce_stream *st = &v->st[i % v->streams];
+    int32_t round = i / v->streams, read = reduce_up(r, st, round, reduce_input(r, at), bytes);
+    bool top = r->place == st->node.top;
+    if (top)
         read = reduce_tell(r, st, round, bytes);
-    d->may_write[i] = r->b->input_is_recv ? read : GCI_NO_STEP;
-    if (st->takes) {
-        reduce_hear(r, st, round, bytes);
-        reduce_value sum = reduce_eval(r, r->value, r->parts, reduce_spare_value(st, round, REDUCE_ACC), bytes);
-        d->may_write[i] = gci_emit_copy(r->b, gci_spot_at(reduce_result, at), sum.at, bytes, sum.step);
-        gci_emit_pend(r->b, d->may_write[i]);
+    v->may_write[i] = r->b->input_is_recv ? read : GCI_NO_STEP;
+    if (top && (st->takes || r->place == r->w->root_place)) {
+        reduce_value sum = reduce_all(r, st, round, bytes);
+        v->may_write[i] = gci_emit_copy(r->b, gci_spot_at(reduce_result, at), sum.at, bytes, sum.step);
+        gci_emit_pend(r->b, v->may_write[i]);
     }
     reduce_close_round(r, st, round);
 }
 
 /* Its sum goes to all. */
-static void reduce_segment_down(reduce *r, reduce_division *d, int32_t i)
+static void reduce_segment_down(reduce *r, reduce_vector *v, int32_t i)
 {
     size_t at = gci_segment_at(r->call, r->call->bytes, i), bytes = gci_segment_at(r->call, r->call->bytes, i + 1) - at;
-    int owner = i % r->s->clusters;
-    reduce_stream *st = &d->st[owner];
-    gci_local_node down = gci_wide_local(r->w, st->node.top, gci_wide_vectors(r->w));
+    reduce_stream *st = &v->st[i % v->streams];
+    gci_local_node down = gci_wide_local(r->w, st->node.top, v->down);
     gci_spot to = gci_spot_at(reduce_result, at);
-    int32_t here = d->may_write[i];
-    for (int k = 1; k < r->s->clusters && st->takes; k++)
+    int32_t here = v->may_write[i];
+    int owner = r->w->divided ? st->wanted_by : r->mine;
+    for (int k = 1; k < r->s->clusters && st->takes && r->w->divided; k++)
         gci_wide_send(r->w, reduce_speaker(r, st, (owner + k) % r->s->clusters), to, bytes, here);
-    if (r->place == st->node.top && !st->takes)
+    if (r->place == st->node.top && owner != r->mine)
         here = gci_wide_recv(r->w, reduce_speaker(r, st, owner), to, bytes, here);
     gci_wide_down(r->w, &down, to, bytes, here);
 }
 
 /* A sum waits for messages from far, and what is posted behind it to the same rank waits too; so parts get a head start. */
-static void reduce_divided(reduce *r)
+static void reduce_vectors(reduce *r)
 {
     const gci_call *call = r->call;
-    int clusters = r->s->clusters;
-    int32_t segments = gci_segments(call, call->bytes), late = clusters * REDUCE_ROUNDS;
-    reduce_division d = { gci_alloc(r->b->env, (size_t)clusters * sizeof *d.st),
-                          gci_alloc(r->b->env, (size_t)segments * sizeof *d.may_write) };
-    if (!d.st || !d.may_write)
+    enum gci_wide_shape shape = gci_wide_vectors(r->w);
+    int streams = r->w->divided ? r->s->clusters : gci_wide_turns(r->w);
+    int32_t segments = gci_segments(call, call->bytes), late = streams * REDUCE_START;
+    reduce_vector v = { gci_alloc(r->b->env, (size_t)streams * sizeof *v.st), streams, reduce_adds_up(r) ? shape : GCI_WIDE_STAR,
+                        shape, gci_alloc(r->b->env, (size_t)segments * sizeof *v.may_write) };
+    if (!v.st || !v.may_write)
         r->b->error = GC_ERR_NOMEM;
-    for (int j = 0; j < clusters && !r->b->error; j++) {
-        gci_local_node n = gci_wide_local(r->w, gci_wide_top(r->w, r->mine, j),
-                                          reduce_adds_up(r) ? gci_wide_vectors(r->w) : GCI_WIDE_STAR);
-        d.st[j] = (reduce_stream){ .node = n, .wanted_by = j, .spread = true, .spare = REDUCE_ACC + 1,
-                                   .takes = j == r->mine && n.parent < 0 };
-        if (j < segments)
-            reduce_open(r, &d.st[j], (segments - j + clusters - 1) / clusters, gci_segment_at(call, call->bytes, 1));
-    }
+    for (int which = 0; which < streams && !r->b->error; which++)
+        reduce_open_vector(r, &v, which, segments);
     for (int32_t i = 0; i - late < segments && !r->b->error; i++) {
-        if (i >= late)
-            reduce_segment_down(r, &d, i - late);
+        if (i >= late && call->coll != GCI_REDUCE)
+            reduce_segment_down(r, &v, i - late);
         if (i < segments)
-            reduce_segment_up(r, &d, i);
+            reduce_segment_up(r, &v, i);
     }
-    gci_free(r->b->env, d.st);
-    gci_free(r->b->env, d.may_write);
+    gci_free(r->b->env, v.st);
+    gci_free(r->b->env, v.may_write);
 }
 
 /* ---- reduce_scatter --------------------------------------------------------------------------------------------------- */
@@ -731,10 +708,8 @@ static void reduce_emit(reduce *r, bool scan, bool all)
         return;
     }
     reduce_cut(r);
-    if (r->w->divided)
-        reduce_divided(r);
-    else if (!scan)
-        reduce_vector(r);
+    if (!scan)
+        reduce_vectors(r);
     else if (all)
         reduce_scan_all(r);
     else

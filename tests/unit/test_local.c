@@ -110,6 +110,46 @@ static void check_streams(const crowd *c)
     }
 }
 
+/* The chain from `top`: every host but the last sends to one other, and has as many ranks behind it as it says. */
+static void check_chain(crowd *c, int top)
+{
+    gci_places child[MOST + 1];
+    int behind[MOST], last = -1;        /* [place] ranks that get it from there */
+    for (int place = c->first; place < c->n; place++)
+        behind[place] = 0;
+    for (int place = c->first; place < c->n; place++) {
+        gci_local_node node = { .child = child };
+        gci_local_chain_at(c->natural, c->first, c->n, place, top, &node);
+        c->parent[place] = node.parent;
+        int hops = 0;
+        for (int at = node.parent; at >= 0 && hops < MOST; at = c->parent[at], hops++) {
+            gci_local_chain_at(c->natural, c->first, c->n, at, top, &node);
+            c->parent[at] = node.parent;
+            behind[at]++;
+        }
+        assert_true(hops < MOST);       /* it comes to the top */
+        assert_int_equal(c->parent[place] < 0, place == top);
+    }
+    for (int place = c->first; place < c->n; place++) {
+        gci_local_node node = { .child = child };
+        gci_local_chain_at(c->natural, c->first, c->n, place, top, &node);
+        int away = 0, told = 0, host = c->topo.of[c->member[place]];
+        for (int i = 0; i < node.children; i++) {
+            assert_int_equal(c->parent[child[i].first], place);
+            told += child[i].end - child[i].first;
+            away += c->topo.of[c->member[child[i].first]] != host;
+        }
+        assert_int_equal(told, behind[place]);
+        assert_in_range(away, 0, 1);
+        bool enters = place == top || c->topo.of[c->member[node.parent]] != host;
+        if (enters && away == 0) {
+            assert_int_equal(last, -1);
+            last = place;
+        }
+    }
+    assert_int_equal(last, gci_local_chain_end(c->natural, c->first, c->n, top));
+}
+
 static void test_random_clusters(void **state)
 {
     (void)state;
@@ -126,6 +166,10 @@ static void test_random_clusters(void **state)
             if (in_order)
                 check_entries(&c, top);
             check_streams(&c);
+            if (in_order) {
+                check_chain(&c, top);
+                check_entries(&c, top);
+            }
         }
         gci_topo_free(&env, &c.topo);
     }
