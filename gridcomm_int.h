@@ -796,7 +796,6 @@ GCI void gci_tree_forget(gci_env *, gci_tree_seen *);                   /* treec
 /* Trees inside a cluster: by racks and hosts, for blocks that each go through it once, for vectors that all get, for long ones, for
  * the longest (a chain of hosts); or of one level. */
 enum gci_wide_shape { GCI_WIDE_BLOCKS, GCI_WIDE_VECTORS, GCI_WIDE_STREAMS, GCI_WIDE_CHAIN, GCI_WIDE_STAR, GCI_WIDE_SHAPES };
-enum { GCI_WIDE_TOPS = 4 };     /* of a cluster, side by side, that share a long vector */
 typedef struct gci_wide_tree gci_wide_tree;
 
 /* A collective between clusters at one rank. A place is an index to member[]. */
@@ -811,6 +810,7 @@ typedef struct gci_wide {
     gci_wide_tree      *trees;
     bool                ranks_are_places, near_together;    /* the latter: a host's ranks stand side by side */
     bool                divided;            /* each cluster has a share of the vector: two latencies, fewer bytes */
+    int                 shares;             /* of the blocks of a cluster that all get or add up: each has tops of its own */
     int                 mine, place;        /* this rank's */
     int                 root_place;         /* -1: there is no root */
     int32_t             may_write;          /* the step after which the receive buffer may be written */
@@ -830,11 +830,16 @@ GCI int  gci_wide_size(const gci_wide *, int cluster);
 /* The place of the member of `cluster` that deals with cluster `with`; of its coordinator; of the top of every `turn`-th segment
  * of a long vector, of which so many share it. */
 GCI int  gci_wide_top(const gci_wide *, int cluster, int with);
+GCI int  gci_wide_share_top(const gci_wide *, int cluster, int with, int share);
 GCI int  gci_wide_coordinator(const gci_wide *, int cluster);
 GCI int  gci_wide_turn_top(const gci_wide *, int cluster, int turn);
 GCI int  gci_wide_turns(const gci_wide *);
-/* This rank, or any member, in a tree of its cluster; which is best for vectors. */
+/* The places of a share of a cluster; of which share a place of it is. */
+GCI gci_places gci_wide_share(const gci_wide *, int cluster, int share);
+GCI int  gci_wide_share_of(const gci_wide *, int cluster, int place);
+/* This rank, or any member, in a tree of its cluster, of its share of that; which is best for vectors. */
 GCI gci_local_node gci_wide_local(gci_wide *, int top, enum gci_wide_shape);
+GCI gci_local_node gci_wide_local_share(gci_wide *, enum gci_wide_shape);
 GCI gci_local_node gci_wide_local_at(gci_wide *, int place, int top, enum gci_wide_shape);
 GCI enum gci_wide_shape gci_wide_vectors(const gci_wide *);
 /* Messages to and from ranks; those of two ranks in one direction go in this order. */

@@ -13,10 +13,13 @@
 
 enum { PLACES_STREAM = 4,           /* segments of a vector, more than which are many; */
        PLACES_CHAIN = 4,            /* and for each host, so many are very many: the way over all takes a quarter of their time more */
-       PLACES_TOP_BYTES = 512 * 1024 };    /* of a vector for each top at least: less fits the window of one connection */
+       PLACES_TOPS = 4,             /* of a cluster, side by side, that share a vector; */
+       PLACES_SHARES = 16,          /* blocks, of which each has its own way; */
+       PLACES_TOP_BYTES = 512 * 1024 };    /* so much for each at least: less fits the window of one connection */
 
 struct gci_wide_tree {
     struct gci_wide_tree *next;
+    gci_places            all;
     int                   place;
     enum gci_wide_shape   shape;
     gci_local_node        node;
@@ -93,10 +96,51 @@ static int places_hosts(const gci_wide *w, int cluster)
     return hosts;
 }
 
+/* The first place of a host, whose number is at most that of the hosts; then the end. */
+static int places_host(const gci_wide *w, int cluster, int number)
+{
+    int place = w->s->first[cluster];
+    while (number-- > 0)
+        place = places_next_host(w, place, w->s->first[cluster + 1]);
+    return place;
+}
+
+GCI gci_places gci_wide_share(const gci_wide *w, int cluster, int share)
+{
+    if (w->shares == 1)
+        return (gci_places){ w->s->first[cluster], w->s->first[cluster + 1] };
+    int hosts = places_hosts(w, cluster);
+    return (gci_places){ places_host(w, cluster, share * hosts / w->shares),
+                         places_host(w, cluster, (share + 1) * hosts / w->shares) };
+}
+
+GCI int gci_wide_share_of(const gci_wide *w, int cluster, int place)
+{
+    int share = 0;
+    while (place >= gci_wide_share(w, cluster, share).end)
+        share++;
+    return share;
+}
+
+/* The head of a share, for another cluster that of another one. */
+GCI int gci_wide_share_top(const gci_wide *w, int cluster, int with, int share)
+{
+    int far = (with - cluster + w->s->clusters) % w->s->clusters;
+    return w->shares == 1 ? gci_wide_top(w, cluster, with) : gci_wide_share(w, cluster, (far + share) % w->shares).first;
+}
+
+/* Bytes of a vector, or of the blocks of a cluster, about. */
+static size_t places_vector(const gci_call *call)
+{
+    size_t ranks = (size_t)call->ranks, clusters = (size_t)call->clusters->clusters;
+    return call->coll == GCI_ALLGATHER ? gci_blocks_bytes(&call->recv, 0, (int)ranks) / clusters
+         : call->coll == GCI_REDUCE_SCATTER ? gci_blocks_bytes(&call->send, 0, (int)ranks) / clusters : call->bytes;
+}
+
 /* In many segments a vector takes as long as the busiest NIC, in few as long as the tree is deep. */
 static enum gci_wide_shape places_shape(const gci_wide *w, int cluster)
 {
-    int32_t segments = gci_segments(w->call, w->call->bytes);
+    int32_t segments = gci_segments(w->call, places_vector(w->call));
     if (segments <= PLACES_STREAM)
         return GCI_WIDE_VECTORS;
     return w->near_together && segments >= PLACES_CHAIN * places_hosts(w, cluster) ? GCI_WIDE_CHAIN : GCI_WIDE_STREAMS;
@@ -125,41 +169,57 @@ GCI int gci_wide_turn_top(const gci_wide *w, int cluster, int turn)
     return top;
 }
 
+/* Are the blocks of a cluster shared among tops? */
+static bool places_is_shared(enum gci_coll coll)
+{
+    return coll == GCI_ALLGATHER || coll == GCI_REDUCE_SCATTER;
+}
+
 /* How many tops share a vector: so long ones use the NICs of several hosts, and more windows than one. */
 GCI int gci_wide_turns(const gci_wide *w)
 {
-    size_t turns = gci_min(w->call->bytes / PLACES_TOP_BYTES, GCI_WIDE_TOPS);
+    size_t turns = gci_min(places_vector(w->call) / PLACES_TOP_BYTES, places_is_shared(w->call->coll) ? PLACES_SHARES : PLACES_TOPS);
     for (int k = 0; k < w->s->clusters; k++)
         turns = gci_min(turns, (size_t)places_hosts(w, k));
     return turns > 1 && w->near_together ? (int)turns : 1;
 }
 
-/* A member of the own cluster in a tree of it. */
-GCI gci_local_node gci_wide_local_at(gci_wide *w, int place, int top, enum gci_wide_shape shape)
+/* A member in a tree of these. */
+static gci_local_node places_node(gci_wide *w, gci_places all, int place, int top, enum gci_wide_shape shape)
 {
-    int first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
     gci_wide_tree *t = w->trees;
-    while (t && (t->node.top != top || t->shape != shape || t->place != place))
+    while (t && (t->node.top != top || t->shape != shape || t->place != place || t->all.end != all.end))
         t = t->next;
     if (t)
         return t->node;
-    t = gci_alloc(w->env, sizeof *t + (size_t)(end - first + 1) * sizeof *t->child);
+    t = gci_alloc(w->env, sizeof *t + (size_t)(all.end - all.first + 1) * sizeof *t->child);
     if (!t) {
         w->hungry = true;
         if (w->b)
             w->b->error = GC_ERR_NOMEM;    /* so no stream begins with this */
         return (gci_local_node){ .top = top, .parent = -1, .first = place, .end = place + 1 };
     }
-    *t = (gci_wide_tree){ .next = w->trees, .place = place, .shape = shape, .node.child = t->child };
+    *t = (gci_wide_tree){ .next = w->trees, .all = all, .place = place, .shape = shape, .node.child = t->child };
     (shape == GCI_WIDE_CHAIN ? gci_local_chain_at : shape == GCI_WIDE_STREAMS ? gci_local_stream_at : gci_local_node_at)
-        (w->cut[shape], first, end, place, top, &t->node);
+        (w->cut[shape], all.first, all.end, place, top, &t->node);
     w->trees = t;
     return t->node;
+}
+
+GCI gci_local_node gci_wide_local_at(gci_wide *w, int place, int top, enum gci_wide_shape shape)
+{
+    return places_node(w, (gci_places){ w->s->first[w->mine], w->s->first[w->mine + 1] }, place, top, shape);
 }
 
 GCI gci_local_node gci_wide_local(gci_wide *w, int top, enum gci_wide_shape shape)
 {
     return gci_wide_local_at(w, w->place, top, shape);
+}
+
+GCI gci_local_node gci_wide_local_share(gci_wide *w, enum gci_wide_shape shape)
+{
+    gci_places own = gci_wide_share(w, w->mine, gci_wide_share_of(w, w->mine, w->place));
+    return places_node(w, own, w->place, own.first, shape);
 }
 
 GCI void gci_wide_pass_down(gci_wide *w, const gci_local_node *n, gci_spot at, size_t bytes, int32_t after)
@@ -341,14 +401,6 @@ GCI int32_t gci_wide_recv_blocks(gci_wide *w, int place, gci_spot area, const gc
     return gci_wide_move(w, area, blocks, &p, to, true, gci_emit_both(w->b, came, after));
 }
 
-/* Bytes of a message that all members of a cluster get, about. */
-static size_t places_message(const gci_call *call)
-{
-    bool blocks = call->coll == GCI_ALLGATHER;
-    size_t bytes = blocks ? gci_blocks_bytes(&call->recv, 0, call->ranks) / (size_t)call->clusters->clusters : call->bytes;
-    return gci_segment_at(call, bytes, 1);
-}
-
 /* Who stands where, and what lies between those of the own cluster. */
 GCI int gci_wide_begin(gci_wide *w, gci_env *env, const gci_call *call)
 {
@@ -356,7 +408,7 @@ GCI int gci_wide_begin(gci_wide *w, gci_env *env, const gci_call *call)
     const gci_topo *topo = s->topo;
     size_t n = (size_t)call->ranks;
     int32_t *block = gci_alloc(env, (3 + GCI_WIDE_SHAPES) * n * sizeof *block);
-    *w = (gci_wide){ .env = env, .call = call, .s = s, .mine = s->of[call->rank], .root_place = -1, .queue = block,
+    *w = (gci_wide){ .env = env, .call = call, .s = s, .mine = s->of[call->rank], .root_place = -1, .shares = 1, .queue = block,
                      .joined = { GCI_NO_STEP, GCI_NO_STEP, GCI_NO_STEP } };
     if (!block)
         return GC_ERR_NOMEM;
@@ -385,7 +437,8 @@ GCI int gci_wide_begin(gci_wide *w, gci_env *env, const gci_call *call)
     for (int shape = GCI_WIDE_BLOCKS; shape < GCI_WIDE_STREAMS; shape++)
         memcpy(&w->cut[shape][first], &w->cut[GCI_WIDE_STREAMS][first], (size_t)(end - first) * sizeof *block);
     gci_local_groups(first, end, 0, w->cut[GCI_WIDE_BLOCKS]);
-    gci_local_groups(first, end, places_message(call), w->cut[GCI_WIDE_VECTORS]);
+    w->shares = places_is_shared(call->coll) ? gci_wide_turns(w) : 1;
+    gci_local_groups(first, end, gci_segment_at(call, places_vector(call), 1), w->cut[GCI_WIDE_VECTORS]);
     return GC_OK;
 }
 

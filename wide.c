@@ -376,12 +376,13 @@ static void wide_relay(gci_wide *w)
 
 /* ---- allgather ------------------------------------------------------------------------------------------------------ */
 
-/* One piece of cluster i's blocks. here: the step after which a coordinator has its own cluster's blocks, or other ranks may
- * overwrite them. */
-static void wide_hand_out(gci_wide *w, int i, const gci_wide_piece *p, int32_t here)
+/* One piece of a share of cluster i's blocks. here: the step after which the head of the own share has its blocks, or other ranks
+ * may overwrite them. */
+static void wide_hand_out(gci_wide *w, int i, int share, const gci_wide_piece *p, int32_t here)
 {
     bool own = i == w->mine;
-    gci_local_node n = gci_wide_local(w, gci_wide_top(w, w->mine, i), GCI_WIDE_VECTORS);
+    enum gci_wide_shape shape = gci_wide_vectors(w) == GCI_WIDE_CHAIN ? GCI_WIDE_CHAIN : GCI_WIDE_VECTORS;
+    gci_local_node n = gci_wide_local(w, gci_wide_share_top(w, w->mine, i, share), shape);
     gci_spot at;
     bool lies = gci_wide_lies(w, wide_result, &w->blocks, p, &at), source = own && n.parent < 0;
     if (!lies)
@@ -390,20 +391,20 @@ static void wide_hand_out(gci_wide *w, int i, const gci_wide_piece *p, int32_t h
     if (source) {
         ready = lies ? here : gci_wide_move(w, wide_result, &w->blocks, p, at, false, here);
         for (int d = 1; d < w->s->clusters; d++)       /* by turns, so that not all meet at one cluster's way in */
-            gci_wide_send(w, gci_wide_rank(w, gci_wide_top(w, (i + d) % w->s->clusters, i)), at, p->bytes, ready);
+            gci_wide_send(w, gci_wide_rank(w, gci_wide_share_top(w, (i + d) % w->s->clusters, i, share)), at, p->bytes, ready);
     } else if (n.parent < 0) {
-        ready = gci_wide_recv(w, gci_wide_rank(w, gci_wide_coordinator(w, i)), at, p->bytes, ready);
+        ready = gci_wide_recv(w, gci_wide_rank(w, gci_wide_share_top(w, i, i, share)), at, p->bytes, ready);
     }
     ready = gci_wide_down(w, &n, at, p->bytes, ready);
     if (!lies && !source)
         gci_wide_move(w, wide_result, &w->blocks, p, at, true, gci_emit_both(w->b, ready, here));
 }
 
-/* The blocks of a cluster meet at its coordinator. Returns what wide_hand_out asks for. */
+/* The blocks of a share meet at its head. Returns what wide_hand_out asks for. */
 static int32_t wide_collect(gci_wide *w)
 {
     gci_builder *b = w->b;
-    gci_local_node n = gci_wide_local(w, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
+    gci_local_node n = gci_wide_local_share(w, GCI_WIDE_BLOCKS);
     gci_spot own = gci_spot_at(wide_result, gci_block_at(&w->blocks, w->call->rank));
     for (int i = 0; i < n.children; i++) {
         int child = n.child[i].first, end = n.child[i].end;
@@ -424,25 +425,26 @@ static int32_t wide_collect(gci_wide *w)
     return b->input_is_recv ? sent : GCI_NO_STEP;
 }
 
-/* All clusters' first pieces, then all second ones: so they come, and so they are handed out. */
+/* The first pieces of all shares of all clusters, then all second ones: so they come, and so they are handed out. */
 static void wide_allgather(gci_wide *w)
 {
     const gci_clusters *s = w->s;
-    gci_wide_piece *p = gci_alloc(w->b->env, (size_t)s->clusters * sizeof *p);
+    const int mine = w->mine * w->shares + gci_wide_share_of(w, w->mine, w->place), streams = s->clusters * w->shares;
+    gci_wide_piece *p = gci_alloc(w->b->env, (size_t)streams * sizeof *p);
     if (!p) {
         w->b->error = GC_ERR_NOMEM;
         return;
     }
     int32_t here = wide_collect(w);
-    for (int k = 0; k < s->clusters; k++)
-        p[k] = (gci_wide_piece){ s->first[k], s->first[k], 0, 0 };
-    for (int more = s->clusters; more > 0 && !w->b->error; ) {
+    for (int i = 0; i < streams; i++)
+        p[i].first = p[i].end = gci_wide_share(w, i / w->shares, i % w->shares).first;
+    for (int more = streams; more > 0 && !w->b->error; ) {
         more = 0;
-        for (int d = 0; d < s->clusters; d++) {
-            int k = (w->mine + d) % s->clusters;
-            if (!gci_wide_next(w, &w->blocks, s->first[k + 1], &p[k]))
+        for (int d = 0; d < streams; d++) {
+            int i = (w->mine * w->shares + d) % streams, k = i / w->shares, share = i % w->shares;
+            if (!gci_wide_next(w, &w->blocks, gci_wide_share(w, k, share).end, &p[i]))
                 continue;
-            wide_hand_out(w, k, &p[k], k == w->mine ? here : GCI_NO_STEP);
+            wide_hand_out(w, k, share, &p[i], i == mine ? here : GCI_NO_STEP);
             more++;
         }
     }

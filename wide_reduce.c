@@ -69,7 +69,7 @@ typedef struct reduce_stream {
     gci_local_node node;
     int       wanted_by;        /* a cluster; -1: all */
     bool      spread;           /* its top is the member that deals with that cluster, not the coordinator */
-    int       turn;             /* of the tops that share a vector */
+    int       turn;             /* of the tops that share a vector; which share of the cluster's blocks */
     bool      takes;            /* here all parts meet; if that is not the top, what they come to goes on up */
     bool      keep;             /* what comes from children is needed later */
     bool      scan;             /* parts go to higher clusters only */
@@ -263,7 +263,7 @@ static bool reduce_goes(const reduce_stream *st, int k, int j)
 /* The rank that tells, and hears. */
 static int reduce_speaker(const reduce *r, const reduce_stream *st, int cluster)
 {
-    return gci_wide_rank(r->w, st->spread ? gci_wide_top(r->w, cluster, st->wanted_by)
+    return gci_wide_rank(r->w, st->spread ? gci_wide_share_top(r->w, cluster, st->wanted_by, st->turn)
                                           : gci_wide_turn_top(r->w, cluster, st->turn));
 }
 
@@ -467,9 +467,10 @@ static reduce_value reduce_input_piece(reduce *r, reduce_stream *st, int32_t rou
     return v;
 }
 
-/* What it takes besides streams: sums of the own cluster's pieces that have not been dealt out. */
+/* What it takes besides streams: sums of the own share's pieces that have not been dealt out. */
 typedef struct reduce_dealer {
     reduce_stream *st;
+    int            end;                 /* of the share */
     gci_wide_piece piece;               /* the last that was */
     int32_t        dealt;               /* so many */
     int32_t        last[REDUCE_ROUNDS]; /* by round: what else is to end */
@@ -482,7 +483,7 @@ static void reduce_deal(reduce *r, reduce_dealer *d)
     gci_wide_piece *p = &d->piece;
     int32_t round = d->dealt++, at_ring = round % d->st->window;
     size_t at = 0;
-    gci_wide_next(r->w, &r->w->blocks, r->s->first[r->mine + 1], p);
+    gci_wide_next(r->w, &r->w->blocks, d->end, p);
     if (d->st->takes)
         gci_emit_pend(r->b, d->last[at_ring]);
     for (int place = p->first; place < p->end; place++) {
@@ -495,7 +496,7 @@ static void reduce_deal(reduce *r, reduce_dealer *d)
         else if (bytes > 0 && d->st->takes)
             gci_emit_pend(r->b, gci_wide_send(r->w, gci_wide_rank(r->w, place), from, bytes, sum));
         else if (bytes > 0 && place == r->place)
-            gci_wide_recv(r->w, gci_wide_rank(r->w, gci_wide_coordinator(r->w, r->mine)), to, bytes, r->w->may_write);
+            gci_wide_recv(r->w, gci_wide_rank(r->w, d->st->node.top), to, bytes, r->w->may_write);
     }
     if (d->st->takes)
         reduce_close_round(r, d->st, round);
@@ -515,40 +516,48 @@ static void reduce_piece_up(reduce *r, reduce_stream *st, int32_t round, const g
     d->last[round % st->window] = gci_emit_join(r->b);
 }
 
-/* A stream to every cluster, with a top of its own in each. A piece is dealt out as late as scratch allows: from a coordinator to
- * a member go both its vectors, which could go at once, and sums, for which messages from far away are needed. */
+/* A stream to every share of a cluster, with a top of its own in each. Returns its rounds. */
+static int32_t reduce_open_share(reduce *r, reduce_stream *st, int cluster, int share)
+{
+    gci_places all = gci_wide_share(r->w, cluster, share);
+    gci_wide_piece p = { all.first, all.first, 0, 0 };
+    int32_t rounds = 0;
+    size_t most = 0;
+    for (; gci_wide_next(r->w, &r->w->blocks, all.end, &p); rounds++)
+        most = gci_max(most, p.bytes);
+    enum gci_wide_shape shape = reduce_adds_up(r) ? GCI_WIDE_BLOCKS : GCI_WIDE_STAR;
+    *st = (reduce_stream){ .node = gci_wide_local(r->w, gci_wide_share_top(r->w, r->mine, cluster, share), shape), .turn = share,
+                           .wanted_by = cluster, .spread = true, .spare = r->w->ranks_are_places ? REDUCE_ACC + 1 : REDUCE_PACK + 1 };
+    st->takes = cluster == r->mine && st->node.parent < 0;
+    if (rounds > 0)
+        reduce_open(r, st, rounds, most);
+    return rounds;
+}
+
+/* A piece is dealt out as late as scratch allows: from a head to a member go both its vectors, which could go at once, and sums, for
+ * which messages from far away are needed. */
 static void reduce_scatter(reduce *r)
 {
-    const gci_clusters *s = r->s;
-    reduce_stream *st = gci_alloc(r->b->env, (size_t)s->clusters * sizeof *st);
-    gci_wide_piece *p = gci_alloc(r->b->env, (size_t)s->clusters * sizeof *p);
+    const int shares = r->w->shares, streams = r->s->clusters * shares, own = gci_wide_share_of(r->w, r->mine, r->place);
+    const gci_places all = gci_wide_share(r->w, r->mine, own);
+    reduce_stream *st = gci_alloc(r->b->env, (size_t)streams * sizeof *st);
+    gci_wide_piece *p = gci_alloc(r->b->env, (size_t)streams * sizeof *p);
     int32_t longest = 0;
     if (!st || !p)
         r->b->error = GC_ERR_NOMEM;
-    for (int j = 0; j < s->clusters && !r->b->error; j++) {
-        int32_t rounds = 0;
-        size_t most = 0;
-        const gci_wide_piece begin = { s->first[j], s->first[j], 0, 0 };
-        for (p[j] = begin; gci_wide_next(r->w, &r->w->blocks, s->first[j + 1], &p[j]); rounds++)
-            most = p[j].bytes > most ? p[j].bytes : most;
-        p[j] = begin;
-        enum gci_wide_shape shape = reduce_adds_up(r) ? GCI_WIDE_BLOCKS : GCI_WIDE_STAR;
-        st[j] = (reduce_stream){ .node = gci_wide_local(r->w, gci_wide_top(r->w, r->mine, j), shape), .wanted_by = j,
-                                 .spread = true, .spare = r->w->ranks_are_places ? REDUCE_ACC + 1 : REDUCE_PACK + 1 };
-        st[j].takes = j == r->mine && st[j].node.parent < 0;
-        if (rounds > 0)
-            reduce_open(r, &st[j], rounds, most);
-        longest = rounds > longest ? rounds : longest;
+    for (int j = 0; j < streams && !r->b->error; j++) {
+        p[j].first = p[j].end = gci_wide_share(r->w, j / shares, j % shares).first;
+        longest = gci_max32(longest, reduce_open_share(r, &st[j], j / shares, j % shares));
     }
-    reduce_dealer dealer = { .st = st ? &st[r->mine] : NULL, .piece = { s->first[r->mine], s->first[r->mine], 0, 0 } };
+    reduce_dealer dealer = { .st = st ? &st[r->mine * shares + own] : NULL, .end = all.end, .piece = { all.first, all.first, 0, 0 } };
     for (int32_t i = 0; i < longest && !r->b->error; i++)
-        for (int d = 1; d <= s->clusters; d++) {
-            int j = (r->mine + d) % s->clusters;
+        for (int d = 0; d < streams; d++) {
+            int j = ((r->mine + 1) * shares + d) % streams;
             if (i >= st[j].rounds)
                 continue;
-            if (j == r->mine && i >= st[j].window)
+            if (&st[j] == dealer.st && i >= st[j].window)
                 reduce_deal(r, &dealer);
-            if (gci_wide_next(r->w, &r->w->blocks, s->first[j + 1], &p[j]))
+            if (gci_wide_next(r->w, &r->w->blocks, gci_wide_share(r->w, j / shares, j % shares).end, &p[j]))
                 reduce_piece_up(r, &st[j], i, &p[j], &dealer);
         }
     while (!r->b->error && dealer.dealt < dealer.st->rounds)

@@ -157,6 +157,29 @@ static int vector_pieces(const job_spec *j)
     return (int)((j->bytes + segment_of(&cut) - 1) / segment_of(&cut));
 }
 
+static int hosts_of(const gci_clusters *s, int k)
+{
+    int hosts = 0;
+    for (int i = s->first[k]; i < s->first[k + 1]; i++) {
+        int before = s->first[k];
+        while (s->topo->of[s->member[before]] != s->topo->of[s->member[i]])
+            before++;
+        hosts += before == i;
+    }
+    return hosts;
+}
+
+/* Tops among which hosts share the blocks of a cluster: 16, as many as hosts, and each has half a MiB of the mean one. */
+static int block_shares(const job_spec *j)
+{
+    size_t sum = 0, most = 16;
+    for (int r = 0; r < j->ranks; r++)
+        sum += block_of(j, r);
+    for (int k = 0; k < j->clusters->clusters; k++)
+        most = gci_min(most, (size_t)hosts_of(j->clusters, k));
+    return (int)gci_max(1, gci_min(most, sum / (size_t)j->clusters->clusters / (512 << 10)));
+}
+
 /* The blocks of cluster k, near ranks' together if any order will do: as many whole ones as fit into a segment go together,
  * longer ones are cut. */
 static int block_pieces(const job_spec *j, int k)
@@ -164,10 +187,16 @@ static int block_pieces(const job_spec *j, int k)
     const gci_clusters *s = j->clusters;
     bool in_order = j->coll != GCI_ALLGATHER && (!j->in_any_order || j->from_left || j->canonical);
     size_t segment = segment_of(j), filled = 0;
-    int pieces = 0;
+    int pieces = 0, shares = in_order ? 1 : block_shares(j), hosts = hosts_of(s, k), host = -1, last = -1;
     for (int i = 0; i < j->ranks; i++) {
         int rank = in_order ? i : s->topo->order[i];
         size_t block = s->of[rank] == k ? block_of(j, rank) : 0;
+        if (s->of[rank] == k && s->topo->of[rank] != last) {
+            last = s->topo->of[rank];
+            host++;
+            for (int share = 0; share < shares; share++)
+                filled = share * hosts / shares == host ? 0 : filled;       /* another one begins */
+        }
         if (block == 0)
             continue;
         if (block > segment) {
@@ -598,6 +627,35 @@ static void test_long_vectors(void **state)
     assert_true(right);
 }
 
+/* Vectors that several tops share, chains of hosts; blocks of which each host sends its own. */
+static void test_random_long_ones(void **state)
+{
+    (void)state;
+    static const enum gci_coll colls[] = { GCI_BCAST, GCI_REDUCE, GCI_ALLREDUCE, GCI_ALLGATHER, GCI_REDUCE_SCATTER };
+    static const size_t lengths[] = { 0, 1, 7, 16, 33, 40 };
+    enum { ELEM = 32768, MOST = 24 };
+    int site[MOST];
+    bool right = true;
+    for (int i = 0; i < 100; i++) {
+        int ranks = 6 + below(MOST - 5);
+        grid g;
+        place_ranks(ranks, 2 + below(4), (enum order)below(ORDERS), below(3) == 0, site);
+        make_grid(&g, ranks, site, below(2));
+        size_t sizes[MOST];
+        for (int r = 0; r < ranks; r++)
+            sizes[r] = PICK(lengths) * ELEM;
+        for (size_t k = 0; k < GCI_COUNT(colls); k++) {
+            bool blocks = colls[k] == GCI_ALLGATHER || colls[k] == GCI_REDUCE_SCATTER;
+            right &= run_job(&(job_spec){ .coll = colls[k], .algo = "wide", .ranks = ranks, .root = below(ranks), .elem_bytes = ELEM,
+                                          .bytes = (size_t)(blocks ? 1 + below(40) : 20 + below(100)) * ELEM, .clusters = &g.s,
+                                          .segment = (size_t)(1 + below(4)) * ELEM, .sizes = blocks && below(2) ? sizes : NULL,
+                                          .places = (enum job_places)below(3), .in_any_order = below(8) > 0 });
+        }
+        drop_grid(&g);
+    }
+    assert_true(right);
+}
+
 /* Blocks that lie together are sent from where they are, in rounds between others that need their place of the ring. */
 static void test_rounds_without_scratch(void **state)
 {
@@ -765,7 +823,7 @@ int main(void)
         cmocka_unit_test(test_rows_do_not_wait_in_a_circle), cmocka_unit_test(test_uneven_blocks),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_long_vectors),
-        cmocka_unit_test(test_rounds_without_scratch),
+        cmocka_unit_test(test_random_long_ones), cmocka_unit_test(test_rounds_without_scratch),
         cmocka_unit_test(test_long_vectors_use_several_hosts),
         cmocka_unit_test(test_one_cluster_is_refused),
         cmocka_unit_test(test_no_memory), cmocka_unit_test(test_no_memory_once),
