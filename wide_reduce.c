@@ -117,7 +117,7 @@ static void reduce_open(reduce *r, reduce_stream *st, int32_t rounds, size_t mos
         r->b->error = GC_ERR_NOMEM;
         most = st->lane_bytes = 0;
     }
-    size_t fit = REDUCE_SCRATCH / (reduce_most_lanes(r) * st->lane_bytes + 1);
+    size_t fit = REDUCE_SCRATCH / (size_t)r->w->shares / (reduce_most_lanes(r) * st->lane_bytes + 1);
     st->window = fit < 2 ? 2 : fit < REDUCE_ROUNDS ? (int32_t)fit : REDUCE_ROUNDS;
     st->window = rounds < st->window ? rounds : st->window;
     st->ring = gci_emit_slot(r->b, (size_t)st->lanes * st->lane_bytes * (size_t)st->window);
