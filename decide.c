@@ -19,7 +19,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DECIDE_VERSION = 4,              /* of all of this: tables that were saved by another one are made again */
+enum { DECIDE_VERSION = 5,              /* of all of this: tables that were saved by another one are made again */
        DECIDE_STRIDE = 4,               /* classes from one full look to the next, */
        DECIDE_FEW = 100,                /* of more ranks than this twice as many */
        DECIDE_PARTS = 256,              /* segments of a vector, at most */
