@@ -806,7 +806,7 @@ typedef struct gci_wide {
     const gci_call     *call;
     const gci_clusters *s;
     int32_t            *member;             /* [ranks] by cluster, and within it near ones together where the order is free */
-    int32_t            *cut[GCI_WIDE_SHAPES];       /* [ranks] of the own cluster, see local.c */
+    int32_t            *cut[GCI_WIDE_SHAPES];       /* [ranks] of the own cluster, see local.c; of chains of the root's, too */
     gci_wide_tree      *trees;
     bool                ranks_are_places, near_together;    /* the latter: a host's ranks stand side by side */
     bool                divided;            /* each cluster has a share of the vector: two latencies, fewer bytes */

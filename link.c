@@ -20,7 +20,7 @@
 
 enum {
     SHORT_MAX = GCI_HEAD_MAX - GCI_HEADER_BYTES,        /* payload that leaves in one piece with its header */
-    OWN_AHEAD = 16384,                  /* read-ahead: headers and short messages come in one call, */
+    OWN_AHEAD = 16384 + 4 * GCI_HEADER_BYTES,       /* read-ahead: headers and messages of 16 KiB come in one call, */
     HOP_AHEAD = 8192,                   /* here within 64 KiB for all of a link, */
     HOP_BULK = 1024,                    /* and of a larger payload only the next header beyond it */
     PASSED_MAX = 16,                    /* packets that may get past a chunk in the queue: else a flood of them would starve it */

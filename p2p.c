@@ -246,7 +246,7 @@ static void credit_review(gci_p2p *p2p, gci_pair *p)
     if ((int64_t)more_bytes < 0)
         more_bytes = 0;
     uint32_t all = p2p->credits + p->lent;
-    bool due = more >= (all > 1 ? all / 2 : 1) || more_bytes >= p->share / 2;
+    bool due = more >= (all > 1 ? all / 2 : 1) || more_bytes > p->share / 2;
     bool some = more >= (all + FAR_PARTS - 1) / FAR_PARTS || more_bytes >= p->share / FAR_PARTS;
     if (p->peer_starved && (more > 0 || more_bytes >= KIB))
         due = true;

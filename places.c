@@ -3,7 +3,8 @@
  *
  * Who is the top of a cluster: the root in its own; else its coordinator, the first member by rack, host and rank; or, where
  * every pair of clusters has messages of its own (alltoall, reduce_scatter, what comes in of an allgather), one of its members
- * per other cluster, so that no rank has to take or give what its whole cluster sends or gets.
+ * per other cluster, so that no rank has to take or give what its whole cluster sends or gets. Of long data several are tops side
+ * by side: of a vector they take its segments by turns, of blocks each has a share of the cluster's hosts.
  *
  * Trees within a cluster go by racks and hosts (local.c), with the top as their root.
  */
@@ -15,7 +16,8 @@ enum { PLACES_STREAM = 4,           /* segments of a vector, more than which are
        PLACES_CHAIN = 4,            /* and for each host, so many are very many: the way over all takes a quarter of their time more */
        PLACES_TOPS = 4,             /* of a cluster, side by side, that share a vector; */
        PLACES_SHARES = 16,          /* blocks, of which each has its own way; */
-       PLACES_TOP_BYTES = 512 * 1024 };    /* so much for each at least: less fits the window of one connection */
+       PLACES_TOP_BYTES = 512 * 1024,       /* so much for each at least: less fits the window of one connection */
+       PLACES_SCRATCH = 64 << 20 };         /* or a quarter of all blocks */
 
 struct gci_wide_tree {
     struct gci_wide_tree *next;
@@ -151,22 +153,37 @@ GCI enum gci_wide_shape gci_wide_vectors(const gci_wide *w)
     return places_shape(w, w->mine);
 }
 
-/* The top of every `turn`-th segment of a long vector: the first on a host of its own; of turn 0 the coordinator. For a root with a
- * chain speaks its last one, which passes nothing on, and only if that has to with several clusters also others. */
+/* The n-th host from that of `place` on and round the cluster, without the coordinator's: its first place. */
+static int places_host_after(const gci_wide *w, int cluster, int place, int n)
+{
+    const int32_t *host = w->s->topo->of;
+    int32_t coordinator = host[w->member[gci_wide_coordinator(w, cluster)]];
+    while (n > 0) {
+        place = places_next_host(w, place, w->s->first[cluster + 1]);
+        if (place == w->s->first[cluster + 1])
+            place = w->s->first[cluster];
+        n -= host[w->member[place]] != coordinator;
+    }
+    return place;
+}
+
+/* Who speaks for a root: the last of its chain, which passes nothing on; with several clusters, also others by turns. Without a chain
+ * itself, but it sends a vector over other hosts, too. */
+static int places_speaker(const gci_wide *w, int cluster, int turn)
+{
+    int speaker = w->root_place;
+    bool chain = places_shape(w, cluster) == GCI_WIDE_CHAIN;
+    if (chain)
+        speaker = gci_local_chain_end(w->cut[GCI_WIDE_CHAIN], w->s->first[cluster], w->s->first[cluster + 1], speaker);
+    bool alone = chain ? w->divided || w->s->clusters == 2 : w->call->coll == GCI_REDUCE;
+    return alone ? speaker : places_host_after(w, cluster, speaker, turn);
+}
+
+/* The top of every `turn`-th segment of a long vector, each on a host of its own; of turn 0 the coordinator. */
 GCI int gci_wide_turn_top(const gci_wide *w, int cluster, int turn)
 {
-    int first = w->s->first[cluster], end = w->s->first[cluster + 1], coordinator = gci_wide_coordinator(w, cluster), top = coordinator;
-    bool home = top == w->root_place, chain = home && places_shape(w, cluster) == GCI_WIDE_CHAIN;
-    const int32_t *host = w->s->topo->of;
-    if (chain)
-        top = gci_local_chain_end(w->cut[GCI_WIDE_CHAIN], first, end, top);
-    if (home && (chain ? w->divided || w->s->clusters == 2 : w->call->coll == GCI_REDUCE))
-        return top;
-    for (; turn > 0; turn -= host[w->member[top]] != host[w->member[coordinator]]) {
-        top = places_next_host(w, top, end);
-        top = top < end ? top : first;
-    }
-    return top;
+    int coordinator = gci_wide_coordinator(w, cluster);
+    return coordinator == w->root_place ? places_speaker(w, cluster, turn) : places_host_after(w, cluster, coordinator, turn);
 }
 
 /* Are the blocks of a cluster shared among tops? */
@@ -188,7 +205,7 @@ GCI int gci_wide_turns(const gci_wide *w)
 static gci_local_node places_node(gci_wide *w, gci_places all, int place, int top, enum gci_wide_shape shape)
 {
     gci_wide_tree *t = w->trees;
-    while (t && (t->node.top != top || t->shape != shape || t->place != place || t->all.end != all.end))
+    while (t && (t->node.top != top || t->shape != shape || t->place != place || t->all.first != all.first || t->all.end != all.end))
         t = t->next;
     if (t)
         return t->node;
@@ -401,6 +418,14 @@ GCI int32_t gci_wide_recv_blocks(gci_wide *w, int place, gci_spot area, const gc
     return gci_wide_move(w, area, blocks, &p, to, true, gci_emit_both(w->b, came, after));
 }
 
+/* The top of a share sums up two segments at once for each cluster, and has a vector of each member and cluster: may it? */
+static bool places_has_scratch(const gci_wide *w)
+{
+    size_t vector = places_vector(w->call), clusters = (size_t)w->s->clusters, vectors = (size_t)w->s->longest + clusters + 2;
+    size_t most = gci_max(PLACES_SCRATCH, vector / 4 * clusters);
+    return w->call->coll != GCI_REDUCE_SCATTER || gci_segment_at(w->call, vector, 1) <= most / (2 * clusters * vectors);
+}
+
 /* Who stands where, and what lies between those of the own cluster. */
 GCI int gci_wide_begin(gci_wide *w, gci_env *env, const gci_call *call)
 {
@@ -437,7 +462,7 @@ GCI int gci_wide_begin(gci_wide *w, gci_env *env, const gci_call *call)
     for (int shape = GCI_WIDE_BLOCKS; shape < GCI_WIDE_STREAMS; shape++)
         memcpy(&w->cut[shape][first], &w->cut[GCI_WIDE_STREAMS][first], (size_t)(end - first) * sizeof *block);
     gci_local_groups(first, end, 0, w->cut[GCI_WIDE_BLOCKS]);
-    w->shares = places_is_shared(call->coll) ? gci_wide_turns(w) : 1;
+    w->shares = places_is_shared(call->coll) && places_has_scratch(w) ? gci_wide_turns(w) : 1;
     gci_local_groups(first, end, gci_segment_at(call, places_vector(call), 1), w->cut[GCI_WIDE_VECTORS]);
     return GC_OK;
 }

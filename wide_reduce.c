@@ -30,8 +30,9 @@ enum { REDUCE_SHORT = 512,          /* bytes: the paper's limit */
        REDUCE_HOP = 10 * 1024,      /* bytes that take as long as a chain's next hop, 10 ms, at 1 MByte/s */
        REDUCE_CUTS = 64,            /* segments of a vector for the sake of its many parts, at most */
        REDUCE_ROUNDS = 32,          /* of scratch: 256 KiB of segments of 8 KiB are on their way at once, */
-       REDUCE_START = 8,            /* rounds of parts before the first sum */
-       REDUCE_SCRATCH = 16 << 20 }; /* unless that is more than so many bytes; but two */
+       REDUCE_START = 8,            /* rounds of parts before the first sum; */
+       REDUCE_LEAD = 64,            /* where that waits for a second latency, so many segments at least: 8 MiB of 128 KiB */
+       REDUCE_SCRATCH = 16 << 20 }; /* unless that is more than so many bytes of a stream; but two */
 
 typedef struct reduce_value {
     gci_spot at;
@@ -436,6 +437,8 @@ static void reduce_vectors(reduce *r)
     enum gci_wide_shape shape = gci_wide_vectors(r->w);
     int streams = r->w->divided ? r->s->clusters : gci_wide_turns(r->w);
     int32_t segments = gci_segments(call, call->bytes), late = streams * REDUCE_START;
+    if (r->w->divided)
+        late = gci_max32(late, REDUCE_LEAD);
     reduce_vector v = { gci_alloc(r->b->env, (size_t)streams * sizeof *v.st), streams, reduce_adds_up(r) ? shape : GCI_WIDE_STAR,
                         shape, gci_alloc(r->b->env, (size_t)segments * sizeof *v.may_write) };
     if (!v.st || !v.may_write)
