@@ -837,11 +837,13 @@ GCI int  gci_wide_turns(const gci_wide *);
 /* The places of a share of a cluster; of which share a place of it is. */
 GCI gci_places gci_wide_share(const gci_wide *, int cluster, int share);
 GCI int  gci_wide_share_of(const gci_wide *, int cluster, int place);
-/* This rank, or any member, in a tree of its cluster, of its share of that; which is best for vectors. */
+/* This rank, or any member, in a tree of its cluster, of its share of that; which is best for vectors, for sums of
+ * blocks. */
 GCI gci_local_node gci_wide_local(gci_wide *, int top, enum gci_wide_shape);
 GCI gci_local_node gci_wide_local_share(gci_wide *, enum gci_wide_shape);
 GCI gci_local_node gci_wide_local_at(gci_wide *, int place, int top, enum gci_wide_shape);
 GCI enum gci_wide_shape gci_wide_vectors(const gci_wide *);
+GCI enum gci_wide_shape gci_wide_sums(const gci_wide *);
 /* Messages to and from ranks; those of two ranks in one direction go in this order. */
 GCI int32_t gci_wide_send(gci_wide *, int rank, gci_spot from, size_t bytes, int32_t after);
 GCI int32_t gci_wide_recv(gci_wide *, int rank, gci_spot to, size_t bytes, int32_t after);

@@ -14,8 +14,7 @@
 
 enum { PLACES_STREAM = 4,           /* segments of a vector, more than which are many; */
        PLACES_CHAIN = 4,            /* and for each host, so many are very many: the way over all takes a quarter of their time more */
-       PLACES_TOPS = 4,             /* of a cluster, side by side, that share a vector; */
-       PLACES_SHARES = 16,          /* blocks, of which each has its own way; */
+       PLACES_TOPS = 4,             /* of a cluster, side by side: the connections of more fill a narrow link's queue; */
        PLACES_TOP_BYTES = 512 * 1024,       /* so much for each at least: less fits the window of one connection */
        PLACES_SCRATCH = 64 << 20 };         /* or a quarter of all blocks */
 
@@ -153,6 +152,12 @@ GCI enum gci_wide_shape gci_wide_vectors(const gci_wide *w)
     return places_shape(w, w->mine);
 }
 
+/* The same for blocks that are added up: a top may well take them from each other host, if that has as many to take itself. */
+GCI enum gci_wide_shape gci_wide_sums(const gci_wide *w)
+{
+    return gci_wide_vectors(w) == GCI_WIDE_CHAIN && places_hosts(w, w->mine) > w->shares + 1 ? GCI_WIDE_CHAIN : GCI_WIDE_BLOCKS;
+}
+
 /* The n-th host from that of `place` on and round the cluster, without the coordinator's: its first place. */
 static int places_host_after(const gci_wide *w, int cluster, int place, int n)
 {
@@ -195,7 +200,7 @@ static bool places_is_shared(enum gci_coll coll)
 /* How many tops share a vector: so long ones use the NICs of several hosts, and more windows than one. */
 GCI int gci_wide_turns(const gci_wide *w)
 {
-    size_t turns = gci_min(places_vector(w->call) / PLACES_TOP_BYTES, places_is_shared(w->call->coll) ? PLACES_SHARES : PLACES_TOPS);
+    size_t turns = gci_min(places_vector(w->call) / PLACES_TOP_BYTES, PLACES_TOPS);
     for (int k = 0; k < w->s->clusters; k++)
         turns = gci_min(turns, (size_t)places_hosts(w, k));
     return turns > 1 && w->near_together ? (int)turns : 1;

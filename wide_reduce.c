@@ -528,7 +528,7 @@ static int32_t reduce_open_share(reduce *r, reduce_stream *st, int cluster, int 
     size_t most = 0;
     for (; gci_wide_next(r->w, &r->w->blocks, all.end, &p); rounds++)
         most = gci_max(most, p.bytes);
-    enum gci_wide_shape shape = reduce_adds_up(r) ? GCI_WIDE_BLOCKS : GCI_WIDE_STAR;
+    enum gci_wide_shape shape = reduce_adds_up(r) ? gci_wide_sums(r->w) : GCI_WIDE_STAR;
     *st = (reduce_stream){ .node = gci_wide_local(r->w, gci_wide_share_top(r->w, r->mine, cluster, share), shape), .turn = share,
                            .wanted_by = cluster, .spread = true, .spare = r->w->ranks_are_places ? REDUCE_ACC + 1 : REDUCE_PACK + 1 };
     st->takes = cluster == r->mine && st->node.parent < 0;

@@ -169,11 +169,11 @@ static int hosts_of(const gci_clusters *s, int k)
     return hosts;
 }
 
-/* Tops among which hosts share the blocks of a cluster: 16, as many as hosts, and each has half a MiB of the mean one; or one, where
+/* Tops among which hosts share the blocks of a cluster: four, as many as hosts, and each has half a MiB of the mean one; or one, where
  * summing up would take too much memory. */
 static int block_shares(const job_spec *j)
 {
-    size_t sum = 0, most = 16, clusters = (size_t)j->clusters->clusters;
+    size_t sum = 0, most = 4, clusters = (size_t)j->clusters->clusters;
     for (int r = 0; r < j->ranks; r++)
         sum += block_of(j, r);
     size_t scratch = 2 * clusters * ((size_t)j->clusters->longest + clusters + 2) * gci_min(segment_of(j), sum / clusters);
