@@ -827,17 +827,22 @@ static gc_message *open_message(const gci_pair *p, uint32_t seq)
     return NULL;
 }
 
+/* Contexts that are not known here yet are a sender's to name: nothing is kept of one that has no message. */
+static void match_tidy(gci_p2p *p2p, gci_match *match)
+{
+    if (match && !match->comm && !match->unexpected)
+        gci_match_drop(p2p, match);
+}
+
 /* Nobody has asked for this message yet, and nobody will get it. The sender asks for the next one when it has heard of this, so
- * the last one is all that must be known if that is lost. Contexts that are not known here yet are its to name: nothing is kept of
- * one when its last message is gone. */
+ * the last one is all that must be known if that is lost. */
 static void give_back(gci_p2p *p2p, gci_pair *p, gc_message *m)
 {
     gci_match *match = m->match;
     p->gave_back = true;
     p->gave_back_seq = m->packet.seq;
     gci_message_drop(p2p, m);
-    if (!match->comm && !match->unexpected)
-        gci_match_drop(p2p, match);
+    match_tidy(p2p, match);
 }
 
 /* An envelope that has come before. If its sender still waits for an answer, the answer was lost with a link; or it would have
@@ -878,8 +883,10 @@ static int envelope_new(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
     bool closed = gci_context_is_closed(p2p, packet->context);
     gci_match *match = closed ? NULL : gci_match_of(p2p, packet->context);
     gc_message *m = closed || match ? gci_message_new(p2p) : NULL;
-    if (!m)
+    if (!m) {
+        match_tidy(p2p, match);
         return GC_ERR_NOMEM;
+    }
     m->match = match;
     m->source = p->peer;
     m->packet = *packet;
@@ -895,6 +902,7 @@ static int envelope_new(gci_p2p *p2p, gci_pair *p, const gci_packet *packet)
         m->payload = gci_alloc(p2p->env, packet->length);
         if (!m->payload) {
             gci_message_free(p2p, m);
+            match_tidy(p2p, match);
             return GC_ERR_NOMEM;
         }
     }
