@@ -177,17 +177,10 @@ GCI void gci_local_stream_at(const int32_t *cut, int first, int end, int place, 
 
 /* ---- chains ------------------------------------------------------------------------------------------------------- */
 
-static int local_host_first(const int32_t *cut, int place, int first)
-{
-    while (place > first && cut[place] == LOCAL_HOST)
-        place--;
-    return place;
-}
-
 /* The host of a place; the runs of a rack, a cluster, around it. */
 static gci_places local_host(const int32_t *cut, int first, int end, int place)
 {
-    return (gci_places){ local_host_first(cut, place, first), local_up(cut, place, end, LOCAL_HOST, false) };
+    return (gci_places){ local_down(cut, place + 1, first, LOCAL_HOST, false), local_up(cut, place, end, LOCAL_HOST, false) };
 }
 
 static gci_places local_wider(const int32_t *cut, int first, int end, gci_places run)
@@ -233,8 +226,8 @@ GCI int gci_local_chain_end(const int32_t *cut, int first, int end, int top)
 GCI void gci_local_chain_at(const int32_t *cut, int first, int end, int place, int top, gci_local_node *n)
 {
     int hosts = local_chain(cut, first, end, top, n->child), at = 0, left = end - first;
-    while (place < n->child[at].first || place >= n->child[at].end)
-        left -= n->child[at].end - n->child[at].first, at++;
+    for (; place < n->child[at].first || place >= n->child[at].end; at++)
+        left -= n->child[at].end - n->child[at].first;
     gci_places own = n->child[at], next = at + 1 < hosts ? n->child[at + 1] : own;
     int entry = at == 0 ? top : own.first, above = at == 0 ? -1 : at == 1 ? top : n->child[at - 1].first;
     gci_local_stream_at(cut, own.first, own.end, place, entry, n);

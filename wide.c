@@ -378,10 +378,9 @@ static void wide_relay(gci_wide *w)
 
 /* One piece of a share of cluster i's blocks. here: the step after which the head of the own share has its blocks, or other ranks
  * may overwrite them. */
-static void wide_hand_out(gci_wide *w, int i, int share, const gci_wide_piece *p, int32_t here)
+static void wide_hand_out(gci_wide *w, enum gci_wide_shape shape, int i, int share, const gci_wide_piece *p, int32_t here)
 {
     bool own = i == w->mine;
-    enum gci_wide_shape shape = gci_wide_vectors(w) == GCI_WIDE_CHAIN ? GCI_WIDE_CHAIN : GCI_WIDE_VECTORS;
     gci_local_node n = gci_wide_local(w, gci_wide_share_top(w, w->mine, i, share), shape);
     gci_spot at;
     bool lies = gci_wide_lies(w, wide_result, &w->blocks, p, &at), source = own && n.parent < 0;
@@ -435,6 +434,7 @@ static void wide_allgather(gci_wide *w)
         w->b->error = GC_ERR_NOMEM;
         return;
     }
+    const enum gci_wide_shape shape = gci_wide_vectors(w) == GCI_WIDE_CHAIN ? GCI_WIDE_CHAIN : GCI_WIDE_VECTORS;
     int32_t here = wide_collect(w);
     for (int i = 0; i < streams; i++)
         p[i].first = p[i].end = gci_wide_share(w, i / w->shares, i % w->shares).first;
@@ -444,7 +444,7 @@ static void wide_allgather(gci_wide *w)
             int i = (w->mine * w->shares + d) % streams, k = i / w->shares, share = i % w->shares;
             if (!gci_wide_next(w, &w->blocks, gci_wide_share(w, k, share).end, &p[i]))
                 continue;
-            wide_hand_out(w, k, share, &p[i], i == mine ? here : GCI_NO_STEP);
+            wide_hand_out(w, shape, k, share, &p[i], i == mine ? here : GCI_NO_STEP);
             more++;
         }
     }

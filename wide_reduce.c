@@ -318,6 +318,15 @@ static void reduce_hear(reduce *r, reduce_stream *st, int32_t round, size_t byte
     }
 }
 
+/* What a rank comes to, with the parts of other clusters if they meet here. */
+static reduce_value reduce_all(reduce *r, reduce_stream *st, int32_t round, size_t bytes)
+{
+    if (!st->takes)
+        return r->value[r->mine];
+    reduce_hear(r, st, round, bytes);
+    return reduce_eval(r, r->value, r->parts, reduce_spare_value(st, round, REDUCE_ACC), bytes);
+}
+
 /* Up the local tree. Returns when `input` has been read (at the top: by what is in value[] now, this cluster's parts). */
 static int32_t reduce_up(reduce *r, reduce_stream *st, int32_t round, reduce_value input, size_t bytes)
 {
@@ -338,9 +347,8 @@ static int32_t reduce_up(reduce *r, reduce_stream *st, int32_t round, reduce_val
     if (n->parent >= 0) {
         reduce_value all = reduce_eval(r, r->operand, operands, acc, bytes);
         if (st->takes) {
-            reduce_hear(r, st, round, bytes);
             r->value[r->mine] = all;
-            all = reduce_eval(r, r->value, r->parts, acc, bytes);
+            all = reduce_all(r, st, round, bytes);
         }
         int32_t sent = gci_wide_send(r->w, gci_wide_rank(r->w, n->parent), all.at, bytes, all.step);
         gci_emit_pend(r->b, sent);
@@ -362,15 +370,6 @@ static int32_t reduce_up(reduce *r, reduce_stream *st, int32_t round, reduce_val
 static reduce_value reduce_input(const reduce *r, size_t at)
 {
     return (reduce_value){ gci_spot_at(r->b->input, at), r->b->ready, 1, false };
-}
-
-/* What a top comes to, with the parts of other clusters unless they came from below. */
-static reduce_value reduce_all(reduce *r, reduce_stream *st, int32_t round, size_t bytes)
-{
-    if (!st->takes)
-        return r->value[r->mine];
-    reduce_hear(r, st, round, bytes);
-    return reduce_eval(r, r->value, r->parts, reduce_spare_value(st, round, REDUCE_ACC), bytes);
 }
 
 /* Reduce, allreduce and barrier, which is one of nothing: every n-th segment goes through one of n streams. A vector that is divided
@@ -514,8 +513,7 @@ static void reduce_piece_up(reduce *r, reduce_stream *st, int32_t round, const g
         reduce_close_round(r, st, round);
         return;
     }
-    reduce_hear(r, st, round, p->bytes);
-    d->sum[round % st->window] = reduce_eval(r, r->value, r->parts, reduce_spare_value(st, round, REDUCE_ACC), p->bytes);
+    d->sum[round % st->window] = reduce_all(r, st, round, p->bytes);
     d->last[round % st->window] = gci_emit_join(r->b);
 }
 
