@@ -32,7 +32,7 @@ $(if $(filter-out $(ROOMS:=.c),$(rooms)),$(warning ROOMS lacks $(filter-out $(RO
 objects  = $(patsubst %.c,$(OUT)/obj/%.o,$(1))
 LIB     := $(OUT)/libgridcomm.a
 # MPI programs: the layer, and its compiler wrappers.
-MPI     := $(OUT)/libgcmpi.a $(OUT)/gcmpicc $(OUT)/gcmpicxx
+COMPAT  := $(OUT)/libgcmpi.a $(OUT)/gcmpicc $(OUT)/gcmpicxx
 
 gcrun    := $(wildcard tools/gcrun*.c)
 gcbench  := $(wildcard tools/gcbench*.c) tools/tool.c
@@ -53,7 +53,7 @@ tools     := $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(patsubst %.c,$(OUT)/%,$
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(examples) $(MPI)
+all: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(examples) $(COMPAT)
 lib: $(LIB)
 
 $(OUT)/obj/%.o: %.c $(OUT)/flags
@@ -207,7 +207,7 @@ coverage:
 	    all += n[5]; reached += n[3] / 100 * n[5]; f = "" } END { printf "all: %.2f%% of %d lines\n", 100 * reached / all, all }'
 
 version = $(shell awk '/define GRIDCOMM_VERSION_/ { v = v s $$3; s = "." } END { print v }' gridcomm.h)
-install: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(MPI)
+install: $(LIB) $(OUT)/gcrun $(OUT)/gctopo $(OUT)/gcbench $(COMPAT)
 	install -d $(DESTDIR)$(PREFIX)/include/gcmpi $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/bin
 	install -m 644 gridcomm.h $(DESTDIR)$(PREFIX)/include/
 	install -m 644 compat/mpi.h $(DESTDIR)$(PREFIX)/include/gcmpi/
