@@ -150,6 +150,7 @@ GCI void gci_overlay_wait(gci_overlay *o, bool (*done)(void *arg), void *arg, co
     o->thread_called |= spin.slept;
     if (o->waiters > 0 || o->thread_parked || spin.slept)
         o->sys->notify(o->sys, o->monitor);
+    gci_links_acknowledge(o);
     hand_over(o);
     gci_overlay_ring(o);                /* whoever goes back to that poller looks again, and has the timer armed */
 }
@@ -168,6 +169,8 @@ GCI bool gci_overlay_poll(gci_overlay *o, int hint)
         o->next_tick = gci_links_tick(o, o->sys->now(o->sys));
     if (o->outer >= 0)
         o->sys->arm(o->sys, o->timer, o->next_tick);
+    if (!moved)
+        gci_links_acknowledge(o);
     o->driving = false;
     hand_over(o);
     return moved;

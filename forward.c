@@ -462,6 +462,7 @@ static void packet_forward(gci_overlay *o, gci_link *link)
 static void packet_end(gci_overlay *o, gci_link *link)
 {
     link->in_packet = false;
+    gci_link_ended(o, link);
     if (link->in.type == GCI_CHUNK && !link->backbone)
         gci_overlay_bulk(o, link->peer, link->in.length);
     if (link->passing == GCI_PASS_DELIVER)

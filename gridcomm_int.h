@@ -169,6 +169,7 @@ struct gci_sys {
     size_t  (*backlog)(gci_sys *, int fd);                          /* bytes sent that the other end's kernel does not have yet */
     ssize_t (*send)(gci_sys *, int fd, const struct iovec *, int n);
     ssize_t (*recv)(gci_sys *, int fd, const struct iovec *, int n);    /* 0: the peer closed */
+    void    (*acknowledge)(gci_sys *, int fd);                      /* what has come, at once: not with the next data only */
     void    (*close)(gci_sys *, int fd);
 
     int     (*poller)(gci_sys *);                                   /* a set of descriptors, itself a descriptor */
@@ -1794,6 +1795,10 @@ struct gci_link {
     uint8_t *sink;
     size_t   sink_left, skip_left;
     void    *token;
+    /* a long packet has ended since this rank last turned away; at most that often is it acknowledged (gci_links_acknowledge) */
+    bool     ended;
+    gci_link *next_ended;
+    int64_t  acknowledged_at;           /* about: moves on by a pace each time */
     /* of a hop: receiving */
     void    *buffer;                    /* of the packet being received or held */
     gci_link *next;                     /* where it goes */
@@ -1832,6 +1837,8 @@ GCI bool gci_link_listen(gci_overlay *, gci_link *, int64_t since);         /* i
 GCI void gci_link_forget(gci_overlay *, gci_link *, int dest);
 GCI void gci_link_skip(gci_link *);
 GCI int  gci_link_vector(const gci_link *, struct iovec[2 * GCI_QUEUE_MAX]);
+GCI void gci_link_ended(gci_overlay *, gci_link *);                         /* a packet has come whole */
+GCI void gci_links_acknowledge(gci_overlay *);                              /* this rank turns away from its links */
 GCI ssize_t gci_link_receive(gci_overlay *, gci_link *, bool *all);
 GCI void gci_slot_settle(gci_link *);
 GCI void gci_slot_encode(gci_slot *);
@@ -1937,6 +1944,7 @@ struct gci_overlay {
     void        *spare;         /* buffers of GCI_ROUTED_MAX bytes, a list through their first word ... */
     int          buffers;       /* ... and how many there are, used ones too: at most three a hop */
     gci_link    *due;           /* links with something new to be sent */
+    gci_link    *ended;         /* links over which a long packet has ended since this rank last turned away */
     /* routes and epochs */
     gci_graph    graph;         /* with what has gone down since; no nodes: there is none */
     gci_numbering first, fresh; /* of the whole graph; of what is left, if that does not hold any more */

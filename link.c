@@ -24,8 +24,11 @@ enum {
     HOP_AHEAD = 8192,                   /* here within 64 KiB for all of a link, */
     HOP_BULK = 1024,                    /* and of a larger payload only the next header beyond it */
     PASSED_MAX = 16,                    /* packets that may get past a chunk in the queue: else a flood of them would starve it */
-    SILENT_LOOKS = 5                    /* a second apart, or more: TCP has tried four times and more */
+    SILENT_LOOKS = 5,                   /* a second apart, or more: TCP has tried four times and more */
+    ENDED_LONG = 8192,                  /* of the payload: a shorter packet leaves in one go */
+    ENDED_AT_ONCE = 8                   /* acknowledgements of a link before they keep their pace */
 };
+#define ENDED_PACE INT64_C(1000000)     /* ns from one to the next */
 
 /* ---- packets -------------------------------------------------------------------------------------------------- */
 
@@ -71,6 +74,44 @@ GCI int gci_packet_decode(gci_packet *p, const uint8_t in[GCI_HEADER_BYTES])
     if (p->type == GCI_ENVELOPE && p->length > p->total)
         return GC_ERR_PROTOCOL;
     return GC_OK;
+}
+
+/* ---- acknowledgements -------------------------------------------------------------------------------------------- */
+
+/* The end of a long packet rarely fills a segment, and TCP lets the acknowledgement of such a one wait up to 40 ms for data to ride
+ * on. Congestion control that measures rates (BBR) takes that for the speed of the connection, and what is sent next takes 20 ms
+ * and more where 0.1 would do. So before this rank turns away from its links, to sleep or to go back to the user's program, it
+ * acknowledges what has ended. Ends in quick succession need it no more often than the pace: there soon are data. */
+GCI void gci_link_ended(gci_overlay *o, gci_link *link)
+{
+    if (link->ended || link->in.length < ENDED_LONG)
+        return;
+    link->ended = true;
+    link->next_ended = o->ended;
+    o->ended = link;
+}
+
+GCI void gci_links_acknowledge(gci_overlay *o)
+{
+    int64_t now = o->ended ? o->sys->now(o->sys) : 0;
+    for (gci_link *link; (link = o->ended) != NULL;) {
+        o->ended = link->next_ended;
+        link->ended = false;
+        if (link->acknowledged_at > now)
+            continue;
+        link->acknowledged_at = gci_max64(link->acknowledged_at, now - ENDED_AT_ONCE * ENDED_PACE) + ENDED_PACE;
+        o->sys->acknowledge(o->sys, link->fd);
+        o->stats->system_calls++;
+    }
+}
+
+static void ended_forget(gci_overlay *o, gci_link *link)
+{
+    gci_link **at = &o->ended;
+    while (*at != link)
+        at = &(*at)->next_ended;
+    *at = link->next_ended;
+    link->ended = false;
 }
 
 /* ---- links ---------------------------------------------------------------------------------------------------- */
@@ -143,6 +184,8 @@ GCI void gci_link_close(gci_overlay *o, gci_link *link)
     link->stopped_at = 0;
     link->in_packet = link->stopped = link->mute = link->writing = link->spoke = false;
     link->owed = 0;
+    if (link->ended)
+        ended_forget(o, link);
     if (o->hot == link)
         o->hot = NULL;
     if (link->broken)

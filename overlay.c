@@ -933,6 +933,7 @@ GCI bool gci_links_look(gci_overlay *o, int64_t timeout)
     bool driver = o->driving;           /* else it is the I/O thread: a driver may come while it sleeps */
     if (timeout != 0) {
         gci_links_cool(o);
+        gci_links_acknowledge(o);
         if (o->broken > 0 || o->errands)
             timeout = 0;                /* it could not come back into the poller, say */
     }

@@ -615,6 +615,13 @@ static ssize_t sys_recv(gci_sys *sys, int fd, const struct iovec *part, int n)
     return got >= 0 ? got : -errno;
 }
 
+/* Nothing can be done about a failure, and little is lost. */
+static void sys_acknowledge(gci_sys *sys, int fd)
+{
+    (void)sys;
+    sys_set(fd, IPPROTO_TCP, TCP_QUICKACK, 1);
+}
+
 /* ---- children ------------------------------------------------------------------------------------------------ */
 
 /* What a child tells before its program runs: its number, and, if it could not be loaded, why. */
@@ -957,7 +964,8 @@ GCI gci_sys *gci_sys_real(void)
         .host = sys_host, .interfaces = sys_interfaces, .route = sys_route, .gate = sys_gate, .resolve = sys_resolve,
         .listen = sys_listen, .adopt = sys_adopt, .inherit = sys_inherit, .accept = sys_accept, .connect = sys_connect,
         .connected = sys_connected,
-        .tune = sys_tune, .silence = sys_silence, .backlog = sys_backlog, .send = sys_send, .recv = sys_recv, .close = sys_close,
+        .tune = sys_tune, .silence = sys_silence, .backlog = sys_backlog, .send = sys_send, .recv = sys_recv,
+        .acknowledge = sys_acknowledge, .close = sys_close,
         .poller = sys_poller, .watch = sys_watch, .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest,
         .timer = sys_timer, .arm = sys_arm, .spawn = sys_spawn,
         .thread = sys_thread, .join = sys_join,

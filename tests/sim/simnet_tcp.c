@@ -1042,6 +1042,8 @@ static int sim_sys_tune(gci_sys *sys, int fd, enum gci_tune tune, int64_t peer_t
 
 /* As TCP_INFO tells it. Probes, of keepalive or of a shut window, are not simulated one by one: since the way is cut they have
  * had no answer. */
+static void sim_sys_acknowledge(gci_sys *sys, int fd) { sim_sock_get(sim_call(sys), fd, "acknowledge"); }     /* none waits here */
+
 static size_t sim_sys_backlog(gci_sys *sys, int fd)
 {
     const sim_sock *k = sim_sock_get(sim_call(sys), fd, "backlog");
@@ -1181,4 +1183,5 @@ void sim_tcp_fill(gci_sys *t)
     t->backlog = sim_sys_backlog;
     t->send = sim_sys_send;
     t->recv = sim_sys_recv;
+    t->acknowledge = sim_sys_acknowledge;
 }

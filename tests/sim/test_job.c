@@ -1,6 +1,7 @@
 /* test_job.c: whole jobs on the simulated network: many ranks, deaths at every moment, links that are reset.
  * SPDX-License-Identifier: MIT
  */
+#include "gridcomm_int.h"
 #include "../gct.h"
 #include "simnet.h"
 
@@ -89,6 +90,112 @@ static void test_many_ranks(void **state)
     spec.ranks = 40;
     assert_int_equal(0, gct_job(&spec, everything, NULL));
     assert_true(first.trace != second.trace);
+}
+
+/* ---- the ends of long messages are acknowledged before a rank turns away ------------------------------------------- */
+
+enum { END_LONG = 32768, END_SHORT = 1000, ENDS_PAUSED = 20, ENDS_STREAMED = 500, ENDS_AT_ONCE = 8, PAUSE_MS = 100 };
+
+static struct { ssize_t (*send)(gci_sys *, int fd, const struct iovec *, int n); int acknowledged, sent; int64_t at; } from_1;
+
+static void count_acknowledgement(gci_sys *sys, int fd)
+{
+    (void)fd;
+    if (gct_rank() != 1)
+        return;
+    from_1.acknowledged++;
+    from_1.at = sys->now(sys);
+}
+
+static ssize_t count_send(gci_sys *sys, int fd, const struct iovec *part, int n)
+{
+    from_1.sent += gct_rank() == 1;
+    return from_1.send(sys, fd, part, n);
+}
+
+static void pause_all(void) { sim_sleep(sim_current(), PAUSE_MS * (int64_t)GCI_NS_PER_MS); }
+
+/* Rank 1 receives it, waiting, or polling until there is nothing more to do. */
+static int give_one(gc_comm *world, int rank, uint8_t *buf, size_t bytes, bool polls)
+{
+    gc_request *r;
+    int done = 0;
+    if (rank == 0) {
+        gct_ok(gc_send(world, buf, bytes, 1, 1));
+        return 0;
+    }
+    gct_ok(gc_irecv(world, buf, bytes, 0, 1, &r));
+    while (polls && !done) {
+        gct_ok(gc_test(&r, &done, NULL));
+        sim_sleep(sim_current(), GCI_NS_PER_MS / 100);
+    }
+    if (!done)
+        gct_ok(gc_wait(&r, NULL));
+    while (polls && gc_progress(world) > 0)
+        ;
+    return 0;
+}
+
+/* Rank 1 does not turn away to its program in between, but sleeps. */
+static int give_while_it_waits(gc_comm *world, int rank, uint8_t *buf)
+{
+    gc_request *r;
+    gci_sys *sys = sim_sys(sim_current());
+    if (rank == 0) {
+        gct_ok(gc_send(world, buf, END_LONG, 1, 1));
+        pause_all();
+        gct_ok(gc_send(world, buf, 1, 1, 2));
+        return 0;
+    }
+    int64_t began = sys->now(sys);
+    gct_ok(gc_irecv(world, buf, END_LONG, 0, 1, &r));
+    gct_ok(gc_recv(world, buf, 1, 0, 2, NULL));
+    gct_ok(gc_wait(&r, NULL));
+    gct_require(from_1.at < began + PAUSE_MS * (int64_t)GCI_NS_PER_MS / 2, "%lld us", (long long)(from_1.at - began) / 1000);
+    return 0;
+}
+
+static int ends(gc_comm *world, int rank, int size, void *arg)
+{
+    const bool polls = *(bool *)arg;
+    gci_sys *sys = sim_sys(sim_current());
+    uint8_t *buf = gct_buffer(END_LONG);
+    (void)size;
+    from_1.send = sys->send;
+    sys->acknowledge = count_acknowledgement;
+    sys->send = count_send;
+    for (int i = 0; i < 2 * ENDS_PAUSED; i++) {
+        int acknowledged = from_1.acknowledged, sent = from_1.sent;
+        if (give_one(world, rank, buf, i % 2 ? END_LONG : END_SHORT, polls))
+            return 1;
+        acknowledged = from_1.acknowledged - acknowledged;
+        gct_require(rank == 0 || (i % 2 ? acknowledged > 0 || from_1.sent > sent : !acknowledged), "message %d", i);
+        pause_all();
+    }
+    gct_require(from_1.acknowledged > ENDS_PAUSED / 2, "%d", from_1.acknowledged);
+    if (!polls && give_while_it_waits(world, rank, buf))
+        return 1;
+    pause_all();
+    const int before = from_1.acknowledged;
+    const int64_t began = sys->now(sys);
+    for (int i = 0; i < ENDS_STREAMED; i++)
+        if (give_one(world, rank, buf, END_LONG, polls))
+            return 1;
+    const int paces = (int)((sys->now(sys) - began) / GCI_NS_PER_MS);
+    gct_require(rank == 0 || from_1.acknowledged - before <= ENDS_AT_ONCE + 1 + paces, "%d in %d ms",
+                from_1.acknowledged - before, paces);
+    gct_require(!gct_buffer_free(buf), "canaries");
+    return 0;
+}
+
+static void test_ends(void **state)
+{
+    (void)state;
+    for (int polls = 0; polls < 2; polls++) {
+        gct_spec spec = { .ranks = 2, .on = GCT_ON_SIM, .calm = true, .seed = gct_seed(), .lan_rate = 10000000000 };
+        memset(&from_1, 0, sizeof from_1);
+        assert_int_equal(0, gct_job(&spec, ends, &(bool){ polls }));
+    }
 }
 
 /* ---- a rank dies --------------------------------------------------------------------------------------------------- */
@@ -642,6 +749,7 @@ int main(void)
                                         cmocka_unit_test(test_in_pieces),
                                         cmocka_unit_test(test_refused_by_a_firewall),
                                         cmocka_unit_test(test_many_ranks),
+                                        cmocka_unit_test(test_ends),
                                         cmocka_unit_test(test_resets),
                                         cmocka_unit_test(test_stopped_is_alive),
                                         cmocka_unit_test(test_each_rank_dies) };

@@ -21,7 +21,7 @@ typedef struct end {
     bool     open, reset;
     bool     falters, faltered;         /* of what it sends, every other piece finds no room; the last one did */
     int      other;                     /* its index, or -1 */
-    unsigned watched;
+    unsigned watched, acknowledged;
     uint64_t tag;
     uint8_t *in;
     size_t   from, to, room;            /* in[from .. to) can be read; room: bytes that the sender may leave there */
@@ -229,6 +229,8 @@ static void sys_monitor_free(gci_sys *sys, gci_monitor *m) { (void)sys; free(m);
 static int64_t sys_silence(gci_sys *sys, int fd) { (void)sys; (void)fd; return 0; }
 static size_t sys_backlog(gci_sys *sys, int fd) { (void)sys; (void)fd; return 0; }
 
+static void sys_acknowledge(gci_sys *sys, int fd) { end_of(sys, fd)->acknowledged++; }
+
 static void *node_alloc(void *user, void *old, size_t bytes)
 {
     node *a = user;
@@ -242,7 +244,8 @@ static void *node_alloc(void *user, void *old, size_t bytes)
 }
 
 static const gci_sys table_of_calls = {
-    .now = sys_now, .silence = sys_silence, .backlog = sys_backlog, .send = sys_send, .recv = sys_recv, .close = sys_close,
+    .now = sys_now, .silence = sys_silence, .backlog = sys_backlog, .acknowledge = sys_acknowledge,
+    .send = sys_send, .recv = sys_recv, .close = sys_close,
     .poller = sys_poller, .watch = sys_watch, .wait = sys_wait, .waker = sys_waker, .wake = sys_wake, .rest = sys_rest,
     .thread = sys_thread, .join = sys_join, .monitor = sys_monitor, .monitor_free = sys_monitor_free, .enter = sys_enter,
     .leave = sys_leave, .notify = sys_notify

@@ -1030,6 +1030,44 @@ static void test_silence(void **state)
     pair_close(&p);
 }
 
+/* How long the kernel of fd's other end takes to acknowledge what was sent. */
+static int64_t acknowledged_after(int fd)
+{
+    int64_t from = sys->now(sys);
+    while (sys->backlog(sys, fd) > 0 && sys->now(sys) < from + GCT_PATIENCE)
+        sys->yield(sys);
+    return sys->now(sys) - from;
+}
+
+static void pass_a_byte(int from, int to)
+{
+    char byte = 'x';
+    struct iovec part = {&byte, 1};
+    assert_int_equal(sys->send(sys, from, &part, 1), 1);
+    wait_for(to, GCI_READ);
+    assert_int_equal(sys->recv(sys, to, &part, 1), 1);
+}
+
+/* Between two who answer each other the kernel lets the acknowledgement of a few bytes wait for the next answer. */
+static void test_acknowledge(void **state)
+{
+    (void)state;
+    static const int64_t soon = 20 * (int64_t)GCI_NS_PER_MS;
+    pair p;
+    assert_true(pair_open(&p, "127.0.0.1", "127.0.0.1"));
+    for (int asked = 0; asked < 2; asked++) {
+        pass_a_byte(p.client, p.server);
+        pass_a_byte(p.server, p.client);
+        acknowledged_after(p.server);
+        pass_a_byte(p.client, p.server);
+        if (asked)
+            sys->acknowledge(sys, p.server);
+        assert_true((acknowledged_after(p.client) < soon) == asked);
+    }
+    pair_close(&p);
+    sys->acknowledge(sys, -1);
+}
+
 static void test_adopt(void **state)
 {
     (void)state;
@@ -1637,7 +1675,7 @@ int main(void)
         cmocka_unit_test(test_send_to_closed_peer),
         cmocka_unit_test(test_many_parts_and_full),
         cmocka_unit_test(test_tune),
-        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_silence), cmocka_unit_test(test_acknowledge),
         cmocka_unit_test(test_spawn),
         cmocka_unit_test(test_spawn_ends),
         cmocka_unit_test(test_adopt),
