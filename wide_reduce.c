@@ -345,11 +345,8 @@ static int32_t reduce_up(reduce *r, reduce_stream *st, int32_t round, reduce_val
         r->operand[operands++] = (reduce_value){ at, came, child.end - child.first, !st->keep };
     }
     if (n->parent >= 0) {
-        reduce_value all = reduce_eval(r, r->operand, operands, acc, bytes);
-        if (st->takes) {
-            r->value[r->mine] = all;
-            all = reduce_all(r, st, round, bytes);
-        }
+        r->value[r->mine] = reduce_eval(r, r->operand, operands, acc, bytes);
+        reduce_value all = reduce_all(r, st, round, bytes);
         int32_t sent = gci_wide_send(r->w, gci_wide_rank(r->w, n->parent), all.at, bytes, all.step);
         gci_emit_pend(r->b, sent);
         return sent;
