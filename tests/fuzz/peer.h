@@ -300,6 +300,8 @@ static inline ssize_t peer_recv(gci_sys *sys, int fd, const struct iovec *iov, i
     return (ssize_t)take;
 }
 
+static inline void peer_acknowledge(gci_sys *sys, int fd) { (void)peer_link_of(sys, fd); }
+
 static inline void peer_shut(gci_sys *sys, int fd)
 {
     if (fd >= PEER_FD) {
@@ -451,7 +453,8 @@ static inline void peer_open(peer *p, const peer_setup *setup)
     static const gci_p2p_upcalls upcalls = { gci_coll_signature, gci_coll_fail, gci_coll_notice, gci_coll_is_over };
     gc_options options = GRIDCOMM_OPTIONS_INIT;
     memset(p, 0, sizeof *p);
-    p->sys = (gci_sys){ .now = peer_now, .yield = peer_yield, .send = peer_send, .recv = peer_recv, .close = peer_shut,
+    p->sys = (gci_sys){ .now = peer_now, .yield = peer_yield, .send = peer_send, .recv = peer_recv,
+                        .acknowledge = peer_acknowledge, .close = peer_shut,
                         .poller = peer_poller, .watch = peer_watch, .wait = peer_wait, .waker = peer_waker,
                         .wake = peer_wake, .rest = peer_rest, .thread = peer_thread,
                         .monitor = peer_monitor, .monitor_free = peer_monitor_free,
