@@ -1040,10 +1040,10 @@ static int sim_sys_tune(gci_sys *sys, int fd, enum gci_tune tune, int64_t peer_t
     return 0;
 }
 
-/* As TCP_INFO tells it. Probes, of keepalive or of a shut window, are not simulated one by one: since the way is cut they have
- * had no answer. */
 static void sim_sys_acknowledge(gci_sys *sys, int fd) { sim_sock_get(sim_call(sys), fd, "acknowledge"); }     /* none waits here */
 
+/* As TCP_INFO tells it. Probes, of keepalive or of a shut window, are not simulated one by one: since the way is cut they have
+ * had no answer. */
 static size_t sim_sys_backlog(gci_sys *sys, int fd)
 {
     const sim_sock *k = sim_sock_get(sim_call(sys), fd, "backlog");
