@@ -608,9 +608,11 @@ static int tree_level(gci_env *env, const int *member, int n, const int *group, 
     return leaders;
 }
 
-static size_t tree_site_bytes(const char *cluster)
+GCI bool gci_table_same_site(const gci_table *t, int rank, int other)
 {
-    return strcspn(cluster, "/");
+    const char *a = t->card[rank].cluster, *b = t->card[other].cluster;
+    size_t bytes = strcspn(a, "/");
+    return bytes == strcspn(b, "/") && memcmp(a, b, bytes) == 0;
 }
 
 /* site[i]: number of the site of member i, counted in order of appearance. Returns how many. */
@@ -618,13 +620,9 @@ static int tree_sites(const gci_table *t, const int *member, int n, int *site, i
 {
     int sites = 0;
     for (int i = 0; i < n; i++) {
-        const char *c = t->card[member[i]].cluster;
         int s = 0;
-        for (; s < sites; s++) {
-            const char *other = t->card[first[s]].cluster;
-            if (tree_site_bytes(c) == tree_site_bytes(other) && memcmp(c, other, tree_site_bytes(c)) == 0)
-                break;
-        }
+        while (s < sites && !gci_table_same_site(t, member[i], first[s]))
+            s++;
         if (s == sites)
             first[sites++] = member[i];
         site[i] = s;

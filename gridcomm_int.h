@@ -987,6 +987,7 @@ GCI size_t gci_table_bytes_max(int ranks);                                  /* n
 GCI int    gci_table_decode(gci_env *, const uint8_t *, size_t, gci_table *);   /* GC_ERR_PROTOCOL, GC_ERR_NOMEM */
 GCI int    gci_table_parents(gci_env *, const gci_table *, int parent[]);   /* parent[0] = -1; once per site, once per host */
 GCI void   gci_table_card(const gci_table *, int rank, gci_full_card *);
+GCI bool   gci_table_same_site(const gci_table *, int rank, int other);     /* the first names of their cluster paths are the same */
 
 /* The handshake that opens every connection:
  *
@@ -1758,6 +1759,7 @@ struct gci_link {
     int      fd, peer;                  /* fd -1: a hop without a connection */
     gci_addr address;                   /* of its other end; family 0: not known */
     bool     backbone;
+    bool     far_away;                  /* to another site */
     uint8_t  strand;                    /* 0: none */
     gci_link *next_strand;
     bool     broken;
@@ -2218,7 +2220,7 @@ typedef struct gci_early { uint32_t context, tag, nth; size_t limit; } gci_early
 typedef struct gci_pair {
     int         peer;
     bool        keep;                   /* payloads are copied: the peer is on another host */
-    bool        far_away;               /* at another site: the first names of the cluster paths differ */
+    bool        far_away;               /* at another site */
     bool        up, heard;              /* a way; and its RESUME has come */
     bool        routed;                 /* the way is a route over relays */
     bool        strands;                /* chunks have come over strands */

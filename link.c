@@ -81,10 +81,11 @@ GCI int gci_packet_decode(gci_packet *p, const uint8_t in[GCI_HEADER_BYTES])
 /* The end of a long packet rarely fills a segment, and TCP lets the acknowledgement of such a one wait up to 40 ms for data to ride
  * on. Congestion control that measures rates (BBR) takes that for the speed of the connection, and what is sent next takes 20 ms
  * and more where 0.1 would do. So before this rank turns away from its links, to sleep or to go back to the user's program, it
- * acknowledges what has ended. Ends in quick succession need it no more often than the pace: there soon are data. */
+ * acknowledges what has ended. Ends in quick succession need it no more often than the pace: there soon are data. Nor does what came
+ * from another site: there the wait is no more than a few latencies. */
 GCI void gci_link_ended(gci_overlay *o, gci_link *link)
 {
-    if (link->ended || link->in.length < ENDED_LONG)
+    if (link->ended || link->far_away || link->in.length < ENDED_LONG)
         return;
     link->ended = true;
     link->next_ended = o->ended;
@@ -212,12 +213,14 @@ GCI int gci_link_open(gci_overlay *o, gci_link *link, int fd)
 GCI gci_link *gci_link_new(gci_overlay *o, int peer, bool backbone, unsigned strand)
 {
     size_t room = backbone ? HOP_AHEAD : OWN_AHEAD;
+    const gci_table *table = o->control ? gci_control_table(o->control) : NULL;
     gci_link *link = gci_alloc(o->env, sizeof *link + room);
     if (!link)
         return NULL;
     link->fd = link->at = -1;
     link->peer = peer;
     link->backbone = backbone;
+    link->far_away = table && !gci_table_same_site(table, peer, o->rank);
     link->strand = (uint8_t)strand;
     link->ahead_room = room;
     link->wait.source = link;

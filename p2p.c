@@ -150,12 +150,6 @@ GCI void gci_context_close(gci_p2p *p2p, uint32_t context)
     p2p->closed_count++;
 }
 
-static bool same_site(const char *path, const char *other)
-{
-    size_t n = strcspn(path, "/");
-    return n == strcspn(other, "/") && memcmp(path, other, n) == 0;
-}
-
 GCI gci_pair *gci_pair_of(gci_p2p *p2p, int peer)
 {
     gci_pair *p = p2p->pair[peer];
@@ -167,7 +161,7 @@ GCI gci_pair *gci_pair_of(gci_p2p *p2p, int peer)
     const gci_table *table = p2p->world->table;
     p->peer = peer;
     p->keep = table && table->card[peer].host != table->card[p2p->world->rank].host;
-    p->far_away = table && !same_site(table->card[peer].cluster, table->card[p2p->world->rank].cluster);
+    p->far_away = table && !gci_table_same_site(table, peer, p2p->world->rank);
     p->queue_end = &p->queue;
     p->open_end = &p->open;
     p->sent_end = &p->sent;

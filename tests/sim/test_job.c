@@ -188,6 +188,31 @@ static int ends(gc_comm *world, int rank, int size, void *arg)
     return 0;
 }
 
+/* To another site nothing is acknowledged before its time. */
+static int far_ends(gc_comm *world, int rank, int size, void *arg)
+{
+    gci_sys *sys = sim_sys(sim_current());
+    uint8_t *buf = gct_buffer(END_LONG);
+    (void)size, (void)arg;
+    sys->acknowledge = count_acknowledgement;
+    for (int i = 0; i < ENDS_PAUSED; i++) {
+        if (give_one(world, rank, buf, END_LONG, false))
+            return 1;
+        pause_all();
+    }
+    gct_require(!from_1.acknowledged, "%d", from_1.acknowledged);
+    gct_require(!gct_buffer_free(buf), "canaries");
+    return 0;
+}
+
+static void test_far_ends(void **state)
+{
+    gct_spec spec = { .ranks = 2, .on = GCT_ON_SIM, .sites = 2, .calm = true, .seed = gct_seed() };
+    (void)state;
+    memset(&from_1, 0, sizeof from_1);
+    assert_int_equal(0, gct_job(&spec, far_ends, NULL));
+}
+
 static void test_ends(void **state)
 {
     (void)state;
@@ -750,6 +775,7 @@ int main(void)
                                         cmocka_unit_test(test_refused_by_a_firewall),
                                         cmocka_unit_test(test_many_ranks),
                                         cmocka_unit_test(test_ends),
+                                        cmocka_unit_test(test_far_ends),
                                         cmocka_unit_test(test_resets),
                                         cmocka_unit_test(test_stopped_is_alive),
                                         cmocka_unit_test(test_each_rank_dies) };
