@@ -267,6 +267,17 @@ static void link_sent(gci_overlay *o, gci_link *link, size_t bytes)
     }
 }
 
+static void link_took(gci_overlay *o, gci_link *link, size_t bytes)
+{
+    link->busy = true;
+    link->handed += bytes;
+    if (!link->spoke)
+        gci_overlay_spoke(o, link);
+    if (!link->backbone && o->compare_at == GCI_FOREVER)
+        gci_strands_watch(o, link);
+    link_sent(o, link, bytes);
+}
+
 /* Sends what the socket takes. true: something left. Callbacks may push to the same link meanwhile: that only notes that
  * there is more. */
 GCI bool gci_link_pump(gci_overlay *o, gci_link *link)
@@ -290,22 +301,19 @@ GCI bool gci_link_pump(gci_overlay *o, gci_link *link)
         struct iovec iov[2 * GCI_QUEUE_MAX];
         ssize_t n = o->sys->send(o->sys, link->fd, iov, gci_link_vector(link, iov));
         o->stats->system_calls++;
-        if (n == -EAGAIN) {
-            gci_link_writing(o, link, true);
-            break;
-        }
-        if (n < 0) {
+        if (n < 0 && n != -EAGAIN) {
             link->mute = true;
             gci_link_break(o, link, gci_strerrno((int)n));
             break;
         }
-        moved = link->busy = true;
-        link->handed += (size_t)n;
-        if (!link->spoke)
-            gci_overlay_spoke(o, link);
-        if (!link->backbone && o->compare_at == GCI_FOREVER)
-            gci_strands_watch(o, link);
-        link_sent(o, link, (size_t)n);
+        if (n > 0) {
+            moved = true;
+            link_took(o, link, (size_t)n);
+        }
+        if (link->queued > 0) {         /* less than it was offered: it tells when there is room again */
+            gci_link_writing(o, link, true);
+            break;
+        }
         more |= link->pushed || link->waiters;
     }
     link->pumping = false;

@@ -81,8 +81,8 @@ GCI int gci_packet_decode(gci_packet *p, const uint8_t in[GCI_HEADER_BYTES])
 /* The end of a long packet rarely fills a segment, and TCP lets the acknowledgement of such a one wait up to 40 ms for data to ride
  * on. Congestion control that measures rates (BBR) takes that for the speed of the connection, and what is sent next takes 20 ms
  * and more where 0.1 would do. So before this rank turns away from its links, to sleep or to go back to the user's program, it
- * acknowledges what has ended. Ends in quick succession need it no more often than the pace: there soon are data. Nor does what came
- * from another site: there the wait is no more than a few latencies. */
+ * acknowledges what has ended, but where the next packet has begun. Ends in quick succession need it no more often than the pace:
+ * there soon are data. Nor does what came from another site: there the wait is no more than a few latencies. */
 GCI void gci_link_ended(gci_overlay *o, gci_link *link)
 {
     if (link->ended || link->far_away || link->in.length < ENDED_LONG)
@@ -98,7 +98,7 @@ GCI void gci_links_acknowledge(gci_overlay *o)
     for (gci_link *link; (link = o->ended) != NULL;) {
         o->ended = link->next_ended;
         link->ended = false;
-        if (link->acknowledged_at > now)
+        if (link->in_packet || link->acknowledged_at > now)
             continue;
         link->acknowledged_at = gci_max64(link->acknowledged_at, now - ENDED_AT_ONCE * ENDED_PACE) + ENDED_PACE;
         o->sys->acknowledge(o->sys, link->fd);

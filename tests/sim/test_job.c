@@ -94,7 +94,7 @@ static void test_many_ranks(void **state)
 
 /* ---- the ends of long messages are acknowledged before a rank turns away ------------------------------------------- */
 
-enum { END_LONG = 32768, END_SHORT = 1000, ENDS_PAUSED = 20, ENDS_STREAMED = 500, ENDS_AT_ONCE = 8, PAUSE_MS = 100 };
+enum { END_LONG = 32768, END_SHORT = 1000, END_BYTES = 4 << 20, ENDS_PAUSED = 20, ENDS_STREAMED = 500, ENDS_AT_ONCE = 8, PAUSE_MS = 100 };
 
 static struct { ssize_t (*send)(gci_sys *, int fd, const struct iovec *, int n); int acknowledged, sent; int64_t at; } from_1;
 
@@ -211,6 +211,27 @@ static void test_far_ends(void **state)
     (void)state;
     memset(&from_1, 0, sizeof from_1);
     assert_int_equal(0, gct_job(&spec, far_ends, NULL));
+}
+
+/* Nor within a message whose next packet has begun. */
+static int long_ends(gc_comm *world, int rank, int size, void *arg)
+{
+    uint8_t *buf = gct_buffer(END_BYTES);
+    (void)size, (void)arg;
+    sim_sys(sim_current())->acknowledge = count_acknowledgement;
+    if (give_one(world, rank, buf, END_BYTES, false))
+        return 1;
+    gct_require(from_1.acknowledged <= END_BYTES / GCI_PACKET_MAX / 4, "%d", from_1.acknowledged);
+    gct_require(!gct_buffer_free(buf), "canaries");
+    return 0;
+}
+
+static void test_long_ends(void **state)
+{
+    gct_spec spec = { .ranks = 2, .on = GCT_ON_SIM, .calm = true, .seed = gct_seed(), .lan_rate = 10000000 };
+    (void)state;
+    memset(&from_1, 0, sizeof from_1);
+    assert_int_equal(0, gct_job(&spec, long_ends, NULL));
 }
 
 static void test_ends(void **state)
@@ -776,6 +797,7 @@ int main(void)
                                         cmocka_unit_test(test_many_ranks),
                                         cmocka_unit_test(test_ends),
                                         cmocka_unit_test(test_far_ends),
+                                        cmocka_unit_test(test_long_ends),
                                         cmocka_unit_test(test_resets),
                                         cmocka_unit_test(test_stopped_is_alive),
                                         cmocka_unit_test(test_each_rank_dies) };

@@ -20,6 +20,7 @@ typedef struct end {
     node    *owner;
     bool     open, reset;
     bool     falters, faltered;         /* of what it sends, every other piece finds no room; the last one did */
+    int      refused;                   /* times that it was to send and there was no room */
     int      other;                     /* its index, or -1 */
     unsigned watched;
     uint64_t tag;
@@ -128,8 +129,10 @@ static ssize_t sys_send(gci_sys *sys, int fd, const struct iovec *iov, int n)
     assert_true(asked > 0);
     size_t take = piece(gci_min(asked, to->room > to->to - to->from ? to->room - (to->to - to->from) : 0));
     e->faltered = e->falters && !e->faltered;
-    if (take == 0 || e->faltered)
+    if (take == 0 || e->faltered) {
+        e->refused++;
         return -EAGAIN;
+    }
     if (to->from > PIPE / 2 || to->to + take > PIPE) {
         memmove(to->in, to->in + to->from, to->to - to->from);
         to->to -= to->from;
@@ -1221,6 +1224,22 @@ static void envelopes_pass_chunks(void **state)
     net_close();
 }
 
+/* A socket that has taken less than it was offered is not asked again before it has told that there is room. */
+static void a_full_socket_tells(void **state)
+{
+    (void)state;
+    gci_packet k = packet(1, 2, 0, 10000);
+    star_open(&one_packet);
+    let(2, 100);
+    k.type = GCI_CHUNK;
+    say(1, &k);
+    let(2, 5000);
+    assert_int_equal(inner(2)->refused, 0);
+    let(2, 10000);
+    expect(2, 1, 0);
+    net_close();
+}
+
 static void payload_flip(void)
 {
     for (size_t i = 0; i < sizeof payload; i++)
@@ -1551,6 +1570,7 @@ int main(void)
         cmocka_unit_test(errands_wake_who_sleeps),
         cmocka_unit_test(endless_traffic_elsewhere),
         cmocka_unit_test(envelopes_pass_chunks),
+        cmocka_unit_test(a_full_socket_tells),
         cmocka_unit_test(epochs_are_told_apart),
         cmocka_unit_test(begun_packets_end_whole),
         cmocka_unit_test(strands_belong_to_trunks),
