@@ -213,12 +213,6 @@ static void test_far_ends(void **state)
     assert_int_equal(0, gct_job(&spec, far_ends, NULL));
 }
 
-static void directly(gc_options *o, int rank, void *arg)
-{
-    (void)rank, (void)arg;
-    o->direct = 1;
-}
-
 /* Nor within a message whose next packet has begun; over the backbone, with queues of one packet, none has. */
 static int long_ends(gc_comm *world, int rank, int size, void *arg)
 {
@@ -234,7 +228,8 @@ static int long_ends(gc_comm *world, int rank, int size, void *arg)
 
 static void test_long_ends(void **state)
 {
-    gct_spec spec = { .ranks = 2, .on = GCT_ON_SIM, .calm = true, .seed = gct_seed(), .lan_rate = 10000000, .options = directly };
+    gct_spec spec = { .ranks = 2, .on = GCT_ON_SIM, .calm = true, .seed = gct_seed(), .lan_rate = 10000000,
+                      .options = gct_usual_options };
     (void)state;
     memset(&from_1, 0, sizeof from_1);
     assert_int_equal(0, gct_job(&spec, long_ends, NULL));
