@@ -1,7 +1,12 @@
 /* wide_alltoall.c: all to all between sites (pure).
  * SPDX-License-Identifier: MIT
  *
- * Between two clusters pass the blocks of all pairs of their ranks. How one goes depends on its length alone:
+ * Between two clusters pass the blocks of all pairs of their ranks. If they are even, and all of a cluster so few bytes that only
+ * messages count, each rank sends all it has to the coordinator, for its own cluster too, and gets all from there:
+ *
+ *     whole         One message to the coordinator and one from it for each rank, one from coordinator to coordinator.
+ *
+ * Else how a block goes depends on its length alone:
  *
  *     in a bundle   All short blocks of a cluster for another one make one message, from the top for that cluster to the taker
  *                   in it, made and taken apart within the clusters: a header per block would cost more than that.
@@ -12,6 +17,7 @@
  *                   rank, so that all NICs are at work.
  *
  *                       wide-area messages      latency         scratch, for each cluster that a rank is top or taker for
+ *     whole             clusters^2              l + L + l       all of them, 16 KiB at most, and as much for what goes on
  *     bundles           clusters^2              l + L + l       all of them, 4 MiB at most
  *     rows              clusters * ranks        l + L + l       top: all of them, 16 MiB at most; taker: 512 KiB and two rows;
  *                                                               their sender: a copy, unless its blocks lie side by side
@@ -31,7 +37,8 @@
  */
 #include "gridcomm_int.h"
 
-enum { BUNDLE_BLOCK = 2048,             /* bytes of a block, at most, in a bundle; */
+enum { WHOLE_ALL = 16 << 10,            /* bytes of all blocks of a cluster, at most, that meet at its coordinator; */
+       BUNDLE_BLOCK = 2048,             /* of a block in a bundle; */
        BUNDLE_ALL = 4 << 20,            /* of all blocks between two clusters in one */
        ROW_BLOCK = 64 << 10,            /* of a block in a row; */
        ROW_ALL = 16 << 20,              /* of all blocks between two clusters in rows: more would keep one NIC busy for long */
@@ -461,6 +468,96 @@ static void alltoall_take_row(alltoall *t, int i, int row)
     r->left[row] = gci_emit_join(w->b);
 }
 
+/* ---- whole ---------------------------------------------------------------------------------------------------------- */
+
+/* All of a cluster for the own one: row after row, one for each sender. */
+typedef struct alltoall_part { gci_spot at; size_t row; int32_t came; } alltoall_part;
+
+static bool alltoall_is_whole(const gci_wide *w)
+{
+    size_t own = w->call->own;
+    return gci_alltoall_bundles(w) && own > 0 && own <= WHOLE_ALL / (size_t)w->s->longest / (size_t)w->call->ranks;
+}
+
+/* Rows of all that the members have, by places. Returns when they are there. */
+static int32_t alltoall_meet(gci_wide *w, gci_spot rows, const gci_wide_piece *vector)
+{
+    for (int place = w->s->first[w->mine]; place < w->s->first[w->mine + 1]; place++) {
+        gci_emit_pend(w->b, place == w->place
+                          ? gci_wide_move(w, w->b->input, &w->call->send, vector, rows, false, w->b->ready)
+                          : gci_wide_recv(w, gci_wide_rank(w, place), rows, vector->bytes, GCI_NO_STEP));
+        rows = gci_spot_at(rows, vector->bytes);
+    }
+    return gci_emit_join(w->b);
+}
+
+/* Of these rows what is for cluster j goes there. */
+static void alltoall_part_with(gci_wide *w, const alltoall_part *rows, int j)
+{
+    size_t own = w->call->own, row = own * (size_t)gci_wide_size(w, j), size = (size_t)gci_wide_size(w, w->mine);
+    gci_spot bundle = gci_emit_slot(w->b, row * size), from = gci_spot_at(rows->at, own * (size_t)w->s->first[j]);
+    for (size_t i = 0; i < size; i++)
+        gci_emit_pend(w->b, gci_emit_copy(w->b, gci_spot_at(bundle, i * row), gci_spot_at(from, i * rows->row), row, rows->came));
+    gci_wide_send(w, gci_wide_rank(w, gci_wide_coordinator(w, j)), bundle, row * size, gci_emit_join(w->b));
+}
+
+/* All that is for the n-th member, by places. Returns when it is there. */
+static int32_t alltoall_put_together(gci_wide *w, const alltoall_part *part, size_t n, gci_spot to)
+{
+    size_t own = w->call->own;
+    for (int i = 0; i < w->s->clusters; i++) {
+        int32_t ready = part[i].came;
+        for (size_t row = 0; row < (size_t)gci_wide_size(w, i); row++, to = gci_spot_at(to, own))
+            ready = gci_emit_copy(w->b, to, gci_spot_at(part[i].at, row * part[i].row + n * own), own, ready);
+        gci_emit_pend(w->b, ready);
+    }
+    return gci_emit_join(w->b);
+}
+
+static void alltoall_coordinate(gci_wide *w, const gci_wide_piece *vector, alltoall_part *part)
+{
+    const gci_clusters *s = w->s;
+    int first = s->first[w->mine], size = gci_wide_size(w, w->mine);
+    size_t own = w->call->own;
+    alltoall_part rows = { gci_emit_slot(w->b, vector->bytes * (size_t)size), vector->bytes, GCI_NO_STEP };
+    rows.came = alltoall_meet(w, rows.at, vector);
+    for (int d = 1; d < s->clusters; d++)
+        alltoall_part_with(w, &rows, (w->mine + d) % s->clusters);
+    for (int i = 0; i < s->clusters; i++) {
+        size_t row = own * (size_t)size, bytes = row * (size_t)gci_wide_size(w, i);
+        part[i] = (alltoall_part){ gci_spot_at(rows.at, own * (size_t)first), rows.row, rows.came };
+        if (i != w->mine) {
+            part[i] = (alltoall_part){ gci_emit_slot(w->b, bytes), row, GCI_NO_STEP };
+            part[i].came = gci_wide_recv(w, gci_wide_rank(w, gci_wide_coordinator(w, i)), part[i].at, bytes, GCI_NO_STEP);
+        }
+    }
+    for (int place = first; place < first + size; place++) {
+        gci_spot all = gci_emit_slot(w->b, vector->bytes);
+        int32_t ready = alltoall_put_together(w, part, (size_t)(place - first), all);
+        if (place == w->place)
+            gci_wide_move(w, alltoall_result, &w->call->recv, vector, all, true, gci_emit_both(w->b, ready, w->may_write));
+        else
+            gci_wide_send(w, gci_wide_rank(w, place), all, vector->bytes, ready);
+    }
+}
+
+static void alltoall_whole(gci_wide *w)
+{
+    int coordinator = gci_wide_coordinator(w, w->mine);
+    gci_wide_piece vector = gci_wide_whole(w, &w->call->send, 0, w->call->ranks);
+    if (w->place != coordinator) {
+        gci_wide_send_blocks(w, coordinator, w->b->input, &w->call->send, vector, w->b->ready);
+        gci_wide_recv_blocks(w, coordinator, alltoall_result, &w->call->recv, vector, w->may_write);
+        return;
+    }
+    alltoall_part *part = gci_alloc(w->env, (size_t)w->s->clusters * sizeof *part);
+    if (part)
+        alltoall_coordinate(w, &vector, part);
+    else
+        w->b->error = GC_ERR_NOMEM;
+    gci_free(w->env, part);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------------------------------ */
 
 /* This rank's blocks of a kind, of all that it sends or receives. */
@@ -510,6 +607,10 @@ GCI void gci_wide_alltoall(gci_wide *w)
     const gci_call *call = w->call;
     alltoall t = { .w = w };
     size_t ranks = (size_t)call->ranks, clusters = (size_t)w->s->clusters;
+    if (alltoall_is_whole(w)) {
+        alltoall_whole(w);
+        return;
+    }
     if (call->even || call->heard)
         alltoall_limits(w, t.limit);
     t.rows = t.limit[IN_ROW] > 0 ? w->s->longest : 0;

@@ -17,6 +17,7 @@
 
 enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        BUNDLE = 4096,           /* bytes: of a block that scatter and gather bundle, at most; */
+       WHOLE = 16384,           /* bytes of all even blocks of a cluster, at most, that an alltoall sends over its coordinator; */
        BUNDLE_ALL = 2048,       /* alltoall, if clusters have at least as many ranks as there are clusters, and */
        BUNDLES_ALL = 4 << 20,   /* so much room for what goes from one to another; */
        ROW = 65536,             /* that alltoall sends in rows, if clusters have more pairs of ranks than there are clusters, and */
@@ -535,7 +536,8 @@ static void test_limits(void **state)
 {
     (void)state;
     static const int site[9] = { 0, 0, 0, 1, 1, 1, 1, 2, 2 };
-    static const size_t lengths[] = { BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1, SHORT, SHORT + 1, ROW, ROW + 1 };
+    static const size_t lengths[] = { WHOLE / 4 / 9, WHOLE / 4 / 9 + 1, BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1,
+                                      SHORT, SHORT + 1, ROW, ROW + 1 };
     grid g;
     bool right = true;
     make_grid(&g, 9, site, false);
@@ -547,8 +549,8 @@ static void test_limits(void **state)
     assert_true(right);
 }
 
-/* How many messages of `block` bytes each; in clusters of `size` ranks. */
-static int uneven_messages(enum gci_coll coll, size_t block, int clusters, int size)
+/* How many messages, of blocks of so many bytes each; in clusters of `size` ranks. */
+static int count_messages(enum gci_coll coll, bool even, size_t block, int clusters, int size)
 {
     int ranks = clusters * size, site[MOST_RANKS];
     size_t *sizes = calloc((size_t)(ranks * ranks), sizeof *sizes);
@@ -560,7 +562,8 @@ static int uneven_messages(enum gci_coll coll, size_t block, int clusters, int s
     for (int r = 0; r < ranks; r++)
         site[r] = r / size;
     make_grid(&g, ranks, site, false);
-    const job_spec j = { .coll = coll, .algo = "wide", .ranks = ranks, .elem_bytes = 1, .clusters = &g.s, .sizes = sizes };
+    const job_spec j = { .coll = coll, .algo = "wide", .ranks = ranks, .elem_bytes = 1, .bytes = block,
+                         .clusters = &g.s, .sizes = even ? NULL : sizes };
     int messages = job_run(&env, &j, NULL, why);
     if (messages < 0)
         describe(&j, why);
@@ -578,12 +581,26 @@ static void test_short_blocks_ride(void **state)
         int c = grids[i].clusters, n = grids[i].size, local = n - 1, others = c - 1;
         size_t ride = gci_min(RIDE, RIDES / (size_t)n);
         int gathered = others + local, all = c * (n * local + others + others * local);    /* straight; across; handed out */
-        assert_int_equal(uneven_messages(GCI_GATHER, 1, c, n), gathered);
-        assert_int_equal(uneven_messages(GCI_GATHER, ride, c, n), gathered);
-        assert_int_equal(uneven_messages(GCI_GATHER, ride + 1, c, n), gathered + others * local);
-        assert_int_equal(uneven_messages(GCI_ALLTOALL, 1, c, n), all);
-        assert_int_equal(uneven_messages(GCI_ALLTOALL, ride / (size_t)n, c, n), all);
-        assert_int_equal(uneven_messages(GCI_ALLTOALL, ride / (size_t)n + 1, c, n), all + c * others * local);
+        assert_int_equal(count_messages(GCI_GATHER, false, 1, c, n), gathered);
+        assert_int_equal(count_messages(GCI_GATHER, false, ride, c, n), gathered);
+        assert_int_equal(count_messages(GCI_GATHER, false, ride + 1, c, n), gathered + others * local);
+        assert_int_equal(count_messages(GCI_ALLTOALL, false, 1, c, n), all);
+        assert_int_equal(count_messages(GCI_ALLTOALL, false, ride / (size_t)n, c, n), all);
+        assert_int_equal(count_messages(GCI_ALLTOALL, false, ride / (size_t)n + 1, c, n), all + c * others * local);
+    }
+}
+
+/* Even blocks that are so few bytes: one message to the coordinator and one back is all, for the own cluster, too. */
+static void test_little_meets_at_the_coordinator(void **state)
+{
+    (void)state;
+    static const struct { int clusters, size; } grids[] = { { 3, 4 }, { 2, 8 }, { 8, 3 } };
+    for (size_t i = 0; i < GCI_COUNT(grids); i++) {
+        int c = grids[i].clusters, n = grids[i].size, local = n - 1, others = c - 1;
+        size_t whole = WHOLE / (size_t)n / (size_t)(c * n);
+        assert_int_equal(count_messages(GCI_ALLTOALL, true, 1, c, n), c * (2 * local + others));
+        assert_int_equal(count_messages(GCI_ALLTOALL, true, whole, c, n), c * (2 * local + others));
+        assert_int_equal(count_messages(GCI_ALLTOALL, true, whole + 1, c, n), c * (n * local + 2 * others * local + others));
     }
 }
 
@@ -823,7 +840,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_small_grids),
         cmocka_unit_test(test_random_grids),
-        cmocka_unit_test(test_short_blocks_ride),
+        cmocka_unit_test(test_short_blocks_ride), cmocka_unit_test(test_little_meets_at_the_coordinator),
         cmocka_unit_test(test_rows_do_not_wait_in_a_circle), cmocka_unit_test(test_uneven_blocks),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_long_vectors),
