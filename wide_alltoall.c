@@ -17,7 +17,7 @@
  *                   rank, so that all NICs are at work.
  *
  *                       wide-area messages      latency         scratch, for each cluster that a rank is top or taker for
- *     whole             clusters^2              l + L + l       all of them, 16 KiB at most, and as much for what goes on
+ *     whole             clusters^2              l + L + l       all of them, 4 KiB at most, and as much for what goes on
  *     bundles           clusters^2              l + L + l       all of them, 4 MiB at most
  *     rows              clusters * ranks        l + L + l       top: all of them, 16 MiB at most; taker: 512 KiB and two rows;
  *                                                               their sender: a copy, unless its blocks lie side by side
@@ -37,7 +37,8 @@
  */
 #include "gridcomm_int.h"
 
-enum { WHOLE_ALL = 16 << 10,            /* bytes of all blocks of a cluster, at most, that meet at its coordinator; */
+enum { WHOLE_ALL = 4 << 10,             /* bytes of all blocks of a cluster, at most, that meet at its coordinator: as much as
+                                           a NIC takes within a local latency; */
        BUNDLE_BLOCK = 2048,             /* of a block in a bundle; */
        BUNDLE_ALL = 4 << 20,            /* of all blocks between two clusters in one */
        ROW_BLOCK = 64 << 10,            /* of a block in a row; */

@@ -17,7 +17,7 @@
 
 enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        BUNDLE = 4096,           /* bytes: of a block that scatter and gather bundle, at most; */
-       WHOLE = 16384,           /* bytes of all even blocks of a cluster, at most, that an alltoall sends over its coordinator; */
+       WHOLE = 4096,            /* bytes of all even blocks of a cluster, at most, that an alltoall sends over its coordinator; */
        BUNDLE_ALL = 2048,       /* alltoall, if clusters have at least as many ranks as there are clusters, and */
        BUNDLES_ALL = 4 << 20,   /* so much room for what goes from one to another; */
        ROW = 65536,             /* that alltoall sends in rows, if clusters have more pairs of ranks than there are clusters, and */
