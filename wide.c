@@ -112,7 +112,7 @@ GCI void gci_wide_direct(gci_wide *w, size_t above, bool here)
         if (gives && to > above)
             gci_wide_send(w, peer, gci_spot_at(w->b->input, send == &own ? 0 : gci_block_at(send, peer)), to, w->b->ready);
     }
-    bool stays = !here || (!all && (!root || call->in_place));
+    bool stays = !here || (all ? gci_block_bytes(send, call->rank) <= above : !root || call->in_place);
     size_t send_at = send == &own || stays ? 0 : gci_block_at(send, call->rank);
     size_t recv_at = recv == &own || stays ? 0 : gci_block_at(recv, call->rank);
     if (!stays)

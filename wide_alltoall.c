@@ -1,12 +1,7 @@
 /* wide_alltoall.c: all to all between sites (pure).
  * SPDX-License-Identifier: MIT
  *
- * Between two clusters pass the blocks of all pairs of their ranks. If they are even, and all of a cluster so few bytes that only
- * messages count, each rank sends all it has to the coordinator, for its own cluster too, and gets all from there:
- *
- *     whole         One message to the coordinator and one from it for each rank, one from coordinator to coordinator.
- *
- * Else how a block goes depends on its length alone:
+ * Between two clusters pass the blocks of all pairs of their ranks. How a block goes depends on its length alone:
  *
  *     in a bundle   All short blocks of a cluster for another one make one message, from the top for that cluster to the taker
  *                   in it, made and taken apart within the clusters: a header per block would cost more than that.
@@ -17,7 +12,6 @@
  *                   rank, so that all NICs are at work.
  *
  *                       wide-area messages      latency         scratch, for each cluster that a rank is top or taker for
- *     whole             clusters^2              l + L + l       all of them, 4 KiB at most, and as much for what goes on
  *     bundles           clusters^2              l + L + l       all of them, 4 MiB at most
  *     rows              clusters * ranks        l + L + l       top: all of them, 16 MiB at most; taker: 512 KiB and two rows;
  *                                                               their sender: a copy, unless its blocks lie side by side
@@ -26,6 +20,10 @@
  * A top holds all rows because the messages of two ranks meet in their order: if it took a row only when there is room for it,
  * what its sender hands out to it as a taker would wait behind that, and so for a far taker, which may wait in the same way.
  *
+ * In a call of few ranks, and of even blocks that are few bytes, messages count more than bytes. There the ranks of a cluster
+ * meet at its coordinator: it is top and taker for all clusters, and for the own one, too, of blocks that are short enough. What a
+ * rank has goes there in one message, if it is little, and what it gets comes from there in one.
+ *
  * Uneven blocks: what tops and takers must know, they hear first (gci_ask, wide.c). A member tells, about each other cluster,
  *
  *     the top            sum of what it has for that in a bundle, and a hash of these sizes; if there are     8 bytes each
@@ -33,12 +31,11 @@
  *     the taker          the size of the block from each rank there, 0 if that comes straight                 1, 2 or 4 bytes each
  *
  * and behind all these sizes the top gets, about each other cluster, what is for its bundle, if there is room for that: at most as
- * much as can be in a bundle, and gci_wide_ride_bytes, always sent.
+ * much as can be in a bundle, and 256 bytes, always sent. Where ranks meet, the coordinator gets all that, of the own cluster, too.
  */
 #include "gridcomm_int.h"
 
-enum { WHOLE_ALL = 4 << 10,             /* bytes of all blocks of a cluster, at most, that meet at its coordinator: as much as
-                                           a NIC takes within a local latency; */
+enum { LITTLE = 4 << 10,                /* bytes of all members of a cluster that a NIC takes within a local latency, about; */
        BUNDLE_BLOCK = 2048,             /* of a block in a bundle; */
        BUNDLE_ALL = 4 << 20,            /* of all blocks between two clusters in one */
        ROW_BLOCK = 64 << 10,            /* of a block in a row; */
@@ -49,24 +46,30 @@ enum { ROW_RANKS = 64 };                /* ranks of a cluster, at most: a taker 
 
 enum { IN_BUNDLE, IN_ROW, KINDS };
 
-/* Rows that come from a cluster to this rank, its taker, who has room for a few. */
-typedef struct alltoall_rows {
-    gci_spot room;
+/* What this rank, as top or taker, has to do with a cluster. */
+typedef struct alltoall_with {
+    size_t   sums_at, sizes_at, rides_at;   /* where that is in what a member has told about it */
+    gci_spot bundle;        /* that comes from there: row after row, one of each sender; */
+    int32_t  came;          /* the step after which it is here */
+    gci_spot room;          /* for a few rows that are messages of their own; */
     size_t   longest;       /* bytes of one */
     int      turns;         /* rows that have room */
     int32_t *left;          /* [rows] the step after which that of each is free */
-} alltoall_rows;
+} alltoall_with;
 
 typedef struct alltoall {
     gci_wide       *w;
-    size_t          limit[KINDS];           /* bytes of a block up to which it is of a kind, and of none before; 0: none is */
+    bool            meets;                  /* the ranks of a cluster meet at its coordinator */
+    size_t          limit[2][KINDS];        /* bytes of a block up to which it is of a kind, and of none before, between clusters
+                                               and within the own one; 0: none is */
     int             rows;                   /* of the largest cluster; 0: nothing goes in rows */
     gci_blocks      blocks[KINDS][2];       /* this rank's of a kind: that it sends, and receives; others are empty */
-    size_t         *lists;                  /* of those blocks, and [ranks] to count with */
-    const uint8_t  *heard;                  /* about one cluster: sizes of the first member, */
-    size_t          heard_each, size_bytes; /* and how far from one's to the next one's; what a size takes in them */
-    size_t          ride;                   /* bytes of a member's blocks for a cluster up to which they have ridden with that */
-    alltoall_rows  *take;                   /* [clusters] */
+    size_t         *lists;                  /* of those blocks */
+    size_t         *at;                     /* [ranks] by place: in a bundle here, where what is next of that row begins */
+    size_t          told, size_bytes;       /* of what a member has told: how far to the next one's; what a size takes */
+    struct { size_t most, each; gci_spot at; int32_t came; } rode;      /* what members have for bundles and sent before, up to
+                                               `most` bytes for a cluster: the first one's, how far to the next one's, when */
+    alltoall_with  *with;                   /* [clusters] */
 } alltoall;
 
 static const gci_spot alltoall_result = { GCI_BUF_RECV, 0 };
@@ -95,15 +98,42 @@ static size_t alltoall_row_limit(const gci_wide *w)
     return pays && block <= ROW_BLOCK && pairs <= ROW_ALL / block ? ROW_BLOCK : 0;
 }
 
+static size_t alltoall_size_bytes(const gci_wide *w)
+{
+    return alltoall_row_limit(w) > 0 ? 4 : alltoall_bundle_limit(w) > UINT8_MAX ? 2 : 1;
+}
+
+static size_t alltoall_sums_bytes(const gci_wide *w)
+{
+    return alltoall_row_limit(w) > 0 ? KINDS * SUM_BYTES : SUM_BYTES;
+}
+
+/* Even blocks, so few bytes that a rank sends all it has at once to where it meets others. */
+static bool alltoall_is_little(const gci_wide *w)
+{
+    size_t own = w->call->own;
+    return own > 0 && gci_alltoall_bundles(w) && own <= LITTLE / (size_t)w->s->longest / (size_t)w->call->ranks;
+}
+
+/* Do the ranks of a cluster meet at its coordinator? They do in a call of few: so few that what members tell it is little. */
+static bool alltoall_meets(const gci_wide *w)
+{
+    size_t told = (size_t)w->call->ranks * alltoall_size_bytes(w) + (size_t)w->s->clusters * alltoall_sums_bytes(w);
+    return told <= LITTLE / (size_t)w->s->longest || alltoall_is_little(w);
+}
+
 static size_t alltoall_of_kind(const size_t limit[KINDS], int kind, size_t block)
 {
     return block <= limit[kind] && (kind == IN_BUNDLE || block > limit[IN_BUNDLE]) ? block : 0;
 }
 
-static void alltoall_limits(const gci_wide *w, size_t limit[KINDS])
+static void alltoall_limits(const gci_wide *w, size_t limit[2][KINDS])
 {
-    limit[IN_BUNDLE] = alltoall_bundle_limit(w);
-    limit[IN_ROW] = alltoall_row_limit(w);
+    size_t size = (size_t)gci_wide_size(w, w->mine);
+    limit[0][IN_BUNDLE] = alltoall_bundle_limit(w);
+    limit[0][IN_ROW] = alltoall_row_limit(w);
+    limit[1][IN_BUNDLE] = alltoall_meets(w) ? gci_min(limit[0][IN_BUNDLE], LITTLE / size / size) : 0;
+    limit[1][IN_ROW] = 0;
 }
 
 GCI bool gci_alltoall_asks(const gci_wide *w)
@@ -113,34 +143,43 @@ GCI bool gci_alltoall_asks(const gci_wide *w)
 
 /* ---- uneven blocks: what is told ------------------------------------------------------------------------------------ */
 
-/* Who in `cluster` hands out what comes from cluster `with`. Of uneven blocks that is another one than the top, which so need not
- * wait until the sizes of all that will come have passed its NIC. */
+/* Who in `cluster` deals with cluster `with`. */
+static int alltoall_top(const gci_wide *w, int cluster, int with)
+{
+    return alltoall_meets(w) ? gci_wide_coordinator(w, cluster) : gci_wide_top(w, cluster, with);
+}
+
+/* Who in `cluster` hands out what comes from cluster `with`. Of uneven blocks that is another one than the top, if they do not
+ * meet: so the top need not wait until the sizes of all that will come have passed its NIC. */
 static int alltoall_taker(const gci_wide *w, int cluster, int with)
 {
-    int first = w->s->first[cluster], size = gci_wide_size(w, cluster), top = gci_wide_top(w, cluster, with);
-    return w->call->even ? top : first + (top - first + size / 2) % size;
+    int first = w->s->first[cluster], size = gci_wide_size(w, cluster), top = alltoall_top(w, cluster, with);
+    return w->call->even || alltoall_meets(w) ? top : first + (top - first + size / 2) % size;
 }
 
-static size_t alltoall_size_bytes(const gci_wide *w)
+/* Is anything told about cluster k? */
+static bool alltoall_tells_about(const gci_wide *w, int k)
 {
-    return alltoall_row_limit(w) > 0 ? 4 : alltoall_bundle_limit(w) > UINT8_MAX ? 2 : 1;
+    return gci_wide_size(w, w->mine) > 1 && (k != w->mine || alltoall_meets(w));
 }
 
-/* What a member tells another one, or itself, about cluster k. */
-static size_t alltoall_told_about(const gci_wide *w, int to, int k)
+/* Bytes of sums about cluster k that a member tells another one, or itself; and of sizes, which follow. */
+static size_t alltoall_told_sums(const gci_wide *w, int to, int k)
 {
-    if (k == w->mine || gci_wide_size(w, w->mine) == 1)
-        return 0;
-    if (gci_wide_top(w, w->mine, k) == to)
-        return alltoall_row_limit(w) > 0 ? KINDS * SUM_BYTES : SUM_BYTES;
-    return alltoall_taker(w, w->mine, k) == to ? alltoall_size_bytes(w) * (size_t)gci_wide_size(w, k) : 0;
+    return alltoall_tells_about(w, k) && alltoall_top(w, w->mine, k) == to ? alltoall_sums_bytes(w) : 0;
+}
+
+static size_t alltoall_told_sizes(const gci_wide *w, int to, int k)
+{
+    bool told = alltoall_tells_about(w, k) && alltoall_taker(w, w->mine, k) == to;
+    return told ? alltoall_size_bytes(w) * (size_t)gci_wide_size(w, k) : 0;
 }
 
 GCI size_t gci_alltoall_told(const gci_wide *w, int to, int end)
 {
     size_t bytes = 0;
     for (int k = 0; k < end; k++)
-        bytes += alltoall_told_about(w, to, k);
+        bytes += alltoall_told_sums(w, to, k) + alltoall_told_sizes(w, to, k);
     return bytes;
 }
 
@@ -168,12 +207,21 @@ static void alltoall_tell_sizes(const gci_wide *w, const size_t limit[KINDS], in
     }
 }
 
+/* Bytes of blocks for one cluster that ride, at most. */
+static size_t alltoall_ride_bytes(const gci_wide *w)
+{
+    size_t clusters = (size_t)w->s->clusters, size = (size_t)gci_wide_size(w, w->mine);
+    return alltoall_meets(w) ? gci_min(gci_wide_ride_bytes(w), LITTLE / size / clusters) : gci_wide_ride_bytes(w);
+}
+
 /* Room for blocks to cluster k, in what a member tells another one, or itself. */
 static size_t alltoall_rides_for(const gci_wide *w, int to, int k)
 {
-    if (k == w->mine || gci_wide_size(w, w->mine) == 1 || gci_wide_top(w, w->mine, k) != to)
+    size_t limit[2][KINDS];
+    if (!alltoall_tells_about(w, k) || alltoall_top(w, w->mine, k) != to)
         return 0;
-    return gci_min(gci_wide_ride_bytes(w), alltoall_bundle_limit(w) * (size_t)gci_wide_size(w, k));
+    alltoall_limits(w, limit);
+    return gci_min(alltoall_ride_bytes(w), limit[k == w->mine][IN_BUNDLE] * (size_t)gci_wide_size(w, k));
 }
 
 GCI size_t gci_alltoall_rides(const gci_wide *w, int to, int end)
@@ -200,39 +248,29 @@ static void alltoall_board(const gci_wide *w, const size_t limit[KINDS], int k, 
 
 GCI void gci_alltoall_tell(const gci_wide *w, int to, gci_ask *ask, size_t at)
 {
-    size_t limit[KINDS], bytes;
+    size_t limit[2][KINDS], bytes;
     alltoall_limits(w, limit);
     for (int k = 0; k < w->s->clusters; k++, at += bytes) {
-        bytes = alltoall_told_about(w, to, k);
-        bool top = gci_wide_top(w, w->mine, k) == to;
-        if (bytes > 0 && !top)
-            alltoall_tell_sizes(w, limit, k, ask->told + at);
-        for (size_t sum_at = 0; sum_at < bytes && top; sum_at += SUM_BYTES)
-            alltoall_tell_sum(w, limit, (int)(sum_at / SUM_BYTES), k, ask->told + at + sum_at);
+        size_t sums = alltoall_told_sums(w, to, k);
+        bytes = sums + alltoall_told_sizes(w, to, k);
+        for (size_t sum_at = 0; sum_at < sums; sum_at += SUM_BYTES)
+            alltoall_tell_sum(w, limit[k == w->mine], (int)(sum_at / SUM_BYTES), k, ask->told + at + sum_at);
+        if (bytes > sums)
+            alltoall_tell_sizes(w, limit[k == w->mine], k, ask->told + at + sums);
     }
     for (int k = 0; k < w->s->clusters && to != w->place; k++, at += bytes) {
         bytes = alltoall_rides_for(w, to, k);
         if (bytes > 0)
-            alltoall_board(w, limit, k, ask, at, bytes);
+            alltoall_board(w, limit[k == w->mine], k, ask, at, bytes);
     }
 }
 
 /* ---- and heard ------------------------------------------------------------------------------------------------------ */
 
-/* From now on it is about cluster k. */
-static void alltoall_listen(alltoall *t, int k)
+static const uint8_t *alltoall_heard(const alltoall *t, int place, size_t at)
 {
     const gci_wide *w = t->w;
-    if (!w->call->heard)
-        return;
-    t->heard = w->call->heard + gci_alltoall_told(w, w->place, k);
-    t->heard_each = gci_alltoall_told(w, w->place, w->s->clusters);
-    t->size_bytes = alltoall_size_bytes(w);
-}
-
-static const uint8_t *alltoall_heard(const alltoall *t, int place)
-{
-    return t->heard + (size_t)(place - t->w->s->first[t->w->mine]) * t->heard_each;
+    return w->call->heard + (size_t)(place - w->s->first[w->mine]) * t->told + at;
 }
 
 /* What a member has of a kind for cluster k. */
@@ -245,32 +283,32 @@ static size_t alltoall_sum(const alltoall *t, int kind, int k, int place, uint32
         *sizes = gci_wide_sizes(w, own, first, end);
         return gci_wide_whole(w, own, first, end).bytes;
     }
-    const uint8_t *told = alltoall_heard(t, place) + kind * SUM_BYTES;
+    const uint8_t *told = alltoall_heard(t, place, t->with[k].sums_at + (size_t)kind * SUM_BYTES);
     *sizes = gci_get32(told + 4);
-    return gci_min(gci_get32(told), t->limit[kind] * (size_t)(end - first));
+    return gci_min(gci_get32(told), t->limit[k == w->mine][kind] * (size_t)(end - first));
 }
 
-/* What the row-th rank of cluster i has of a kind for a member. */
-static size_t alltoall_size(const alltoall *t, int kind, int place, int i, int row)
+/* What the rank at a place in cluster i has of a kind for a member. */
+static size_t alltoall_size(const alltoall *t, int kind, int place, int i, int from)
 {
     const gci_wide *w = t->w;
     size_t bytes = 0;
     if (place == w->place || !w->call->heard)
-        return gci_block_bytes(&t->blocks[kind][1], gci_wide_rank(w, w->s->first[i] + row));
-    const uint8_t *told = alltoall_heard(t, place) + t->size_bytes * (size_t)row;
+        return gci_block_bytes(&t->blocks[kind][1], gci_wide_rank(w, from));
+    const uint8_t *told = alltoall_heard(t, place, t->with[i].sizes_at + t->size_bytes * (size_t)(from - w->s->first[i]));
     for (size_t k = 0; k < t->size_bytes; k++)
         bytes |= (size_t)told[k] << 8 * k;
-    return alltoall_of_kind(t->limit, kind, bytes);
+    return alltoall_of_kind(t->limit[i == w->mine], kind, bytes);
 }
 
 /* What it has for all members. */
-static size_t alltoall_row(const alltoall *t, int kind, int i, int row, uint32_t *sizes)
+static size_t alltoall_row(const alltoall *t, int kind, int i, int from, uint32_t *sizes)
 {
     const gci_wide *w = t->w;
     size_t total = 0;
     *sizes = 1;
     for (int place = w->s->first[w->mine]; place < w->s->first[w->mine + 1]; place++) {
-        size_t bytes = alltoall_size(t, kind, place, i, row);
+        size_t bytes = alltoall_size(t, kind, place, i, from);
         *sizes = gci_wide_hash(*sizes, bytes);
         total += bytes;
     }
@@ -279,12 +317,33 @@ static size_t alltoall_row(const alltoall *t, int kind, int i, int row, uint32_t
 
 /* ---- bundles -------------------------------------------------------------------------------------------------------- */
 
-/* What another member has for a bundle comes to its place there, or has ridden with its sizes. */
+/* Even blocks of those who meet: all that a rank has comes to its coordinator at once. */
+static void alltoall_meet(alltoall *t)
+{
+    gci_wide *w = t->w;
+    int coordinator = gci_wide_coordinator(w, w->mine), first = w->s->first[w->mine], end = w->s->first[w->mine + 1];
+    gci_wide_piece all = gci_wide_whole(w, &w->call->send, 0, w->call->ranks);
+    t->rode.most = SIZE_MAX;
+    t->rode.each = all.bytes;
+    if (w->place != coordinator) {
+        gci_wide_send_blocks(w, coordinator, w->b->input, &w->call->send, all, w->b->ready);
+        return;
+    }
+    t->rode.at = gci_emit_slot(w->b, all.bytes * (size_t)(end - first));
+    for (int place = first; place < end; place++) {
+        gci_spot at = gci_spot_at(t->rode.at, all.bytes * (size_t)(place - first));
+        if (place != w->place)
+            gci_emit_pend(w->b, gci_wide_recv(w, gci_wide_rank(w, place), at, all.bytes, GCI_NO_STEP));
+    }
+    t->rode.came = gci_emit_join(w->b);
+}
+
+/* What another member has for a bundle comes to its place there, or has ridden. */
 static int32_t alltoall_take_in(alltoall *t, int place, gci_spot to, size_t bytes, uint32_t sizes, gci_spot rode)
 {
     gci_wide *w = t->w;
-    if (bytes <= t->ride)
-        return gci_emit_copy(w->b, to, rode, bytes, GCI_NO_STEP);
+    if (bytes <= t->rode.most)
+        return gci_emit_copy(w->b, to, rode, bytes, t->rode.came);
     return gci_wide_sign(w, gci_wide_recv(w, gci_wide_rank(w, place), to, bytes, GCI_NO_STEP), sizes);
 }
 
@@ -294,23 +353,21 @@ static void alltoall_give_bundle(alltoall *t, int j)
     gci_wide *w = t->w;
     const gci_clusters *s = w->s;
     const gci_blocks *blocks = &t->blocks[IN_BUNDLE][0];
-    int top = gci_wide_top(w, w->mine, j), first = s->first[w->mine], end = s->first[w->mine + 1];
+    int top = alltoall_top(w, w->mine, j), first = s->first[w->mine], end = s->first[w->mine + 1];
     gci_wide_piece own = gci_wide_whole(w, blocks, s->first[j], s->first[j + 1]);
     size_t total = 0, at = 0, bytes;
     uint32_t sizes = 1, sizes_of;
     if (w->place != top) {
-        if (own.bytes > t->ride)
+        if (own.bytes > t->rode.most)
             gci_wide_send_blocks(w, top, w->b->input, blocks, own, w->b->ready);
         return;
     }
-    alltoall_listen(t, j);
     for (int place = first; place < end; place++)
         total += alltoall_sum(t, IN_BUNDLE, j, place, &sizes_of);
     if (total == 0)
         return;
-    gci_spot all = gci_emit_slot(w->b, total), rode = { GCI_BUF_HEARD, t->heard_each + gci_alltoall_rides(w, w->place, j) };
-    size_t word = t->heard_each + gci_alltoall_rides(w, w->place, s->clusters);
-    for (int place = first; place < end; place++, at += bytes, rode.at += word) {
+    gci_spot all = gci_emit_slot(w->b, total), rode = gci_spot_at(t->rode.at, t->with[j].rides_at);
+    for (int place = first; place < end; place++, at += bytes, rode.at += t->rode.each) {
         gci_spot to = gci_spot_at(all, at);
         bytes = alltoall_sum(t, IN_BUNDLE, j, place, &sizes_of);
         sizes = gci_wide_hash(sizes, sizes_of);
@@ -318,62 +375,119 @@ static void alltoall_give_bundle(alltoall *t, int j)
             gci_emit_pend(w->b, place == top ? gci_wide_move(w, w->b->input, blocks, &own, to, false, w->b->ready)
                                              : alltoall_take_in(t, place, to, bytes, sizes_of, rode));
     }
-    int taker = gci_wide_rank(w, alltoall_taker(w, j, w->mine));
-    gci_wide_sign(w, gci_wide_send(w, taker, all, total, gci_emit_join(w->b)), sizes);
-}
-
-/* What comes from cluster i: a row per sender; each member gets a column. at: [rows] where what is next in each row begins. */
-static void alltoall_deal_out(alltoall *t, int i, size_t *at, gci_spot all, int32_t came)
-{
-    gci_wide *w = t->w;
-    const gci_blocks *blocks = &t->blocks[IN_BUNDLE][1];
-    int first = w->s->first[w->mine], rows = gci_wide_size(w, i);
-    for (int place = first; place < first + gci_wide_size(w, w->mine); place++) {
-        bool own = place == w->place;
-        size_t column = 0, bytes, packed = 0;
-        uint32_t sizes = 1;
-        for (int row = 0; row < rows; row++) {
-            bytes = alltoall_size(t, IN_BUNDLE, place, i, row);
-            sizes = gci_wide_hash(sizes, bytes);
-            column += bytes;
-        }
-        gci_spot to = own ? alltoall_result : gci_emit_slot(w->b, column);
-        int32_t ready = gci_emit_both(w->b, came, own ? w->may_write : GCI_NO_STEP);
-        for (int row = 0; row < rows; row++, packed += bytes) {
-            bytes = alltoall_size(t, IN_BUNDLE, place, i, row);
-            size_t to_at = own ? gci_block_at(blocks, gci_wide_rank(w, w->s->first[i] + row)) : packed;
-            if (bytes > 0)
-                ready = gci_emit_copy(w->b, gci_spot_at(to, to_at), gci_spot_at(all, at[row]), bytes, ready);
-            at[row] += bytes;
-        }
-        if (!own && column > 0)
-            gci_wide_sign(w, gci_wide_send(w, gci_wide_rank(w, place), to, column, ready), sizes);
+    int32_t ready = gci_emit_join(w->b);
+    if (j == w->mine) {
+        t->with[j].bundle = all;
+        t->with[j].came = ready;
+    } else {
+        gci_wide_sign(w, gci_wide_send(w, gci_wide_rank(w, alltoall_taker(w, j, w->mine)), all, total, ready), sizes);
     }
 }
 
+/* The bundle from cluster i comes. That of the own one is there; no message has shown whether its senders and receivers agree. */
 static void alltoall_take_bundle(alltoall *t, int i)
 {
     gci_wide *w = t->w;
-    int taker = alltoall_taker(w, w->mine, i);
-    size_t *at = t->lists, total = 0;
-    uint32_t sizes = 1, sizes_of;
-    if (w->place != taker) {
-        gci_wide_piece column = gci_wide_whole(w, &t->blocks[IN_BUNDLE][1], w->s->first[i], w->s->first[i + 1]);
-        gci_wide_recv_blocks(w, taker, alltoall_result, &t->blocks[IN_BUNDLE][1], column, w->may_write);
-        return;
-    }
-    alltoall_listen(t, i);
-    for (int row = 0; row < gci_wide_size(w, i); row++) {
-        at[row] = total;
-        total += alltoall_row(t, IN_BUNDLE, i, row, &sizes_of);
+    alltoall_with *from = &t->with[i];
+    size_t total = 0, row;
+    uint32_t sizes = 1, sizes_of, sent_sizes;
+    for (int place = w->s->first[i]; place < w->s->first[i + 1]; place++) {
+        row = alltoall_row(t, IN_BUNDLE, i, place, &sizes_of);
+        if (w->call->heard && i == w->mine && (row != alltoall_sum(t, IN_BUNDLE, i, place, &sent_sizes) || sizes_of != sent_sizes))
+            w->b->error = GC_ERR_MISMATCH;
+        t->at[place] = total;
+        total += row;
         sizes = gci_wide_hash(sizes, sizes_of);
     }
-    if (total == 0)
+    if (total == 0 || i == w->mine)
         return;
-    gci_spot all = gci_emit_slot(w->b, total);
-    int32_t came = gci_wide_recv(w, gci_wide_rank(w, gci_wide_top(w, i, w->mine)), all, total, GCI_NO_STEP);
-    gci_wide_sign(w, came, sizes);
-    alltoall_deal_out(t, i, at, all, came);
+    from->bundle = gci_emit_slot(w->b, total);
+    from->came = gci_wide_recv(w, gci_wide_rank(w, alltoall_top(w, i, w->mine)), from->bundle, total, GCI_NO_STEP);
+    gci_wide_sign(w, from->came, sizes);
+}
+
+/* What clusters from i up to `end` have for a member. */
+static size_t alltoall_column(alltoall *t, int place, int i, int end, uint32_t *sizes)
+{
+    size_t total = 0;
+    *sizes = 1;
+    for (; i < end; i++) {
+        for (int from = t->w->s->first[i]; from < t->w->s->first[i + 1]; from++) {
+            size_t bytes = alltoall_size(t, IN_BUNDLE, place, i, from);
+            *sizes = gci_wide_hash(*sizes, bytes);
+            total += bytes;
+        }
+    }
+    return total;
+}
+
+/* That goes to it out of the bundles here, in one message. */
+static void alltoall_hand_out(alltoall *t, int place, int i, int end)
+{
+    gci_wide *w = t->w;
+    bool own = place == w->place;
+    uint32_t sizes;
+    size_t column = alltoall_column(t, place, i, end, &sizes), packed = 0, bytes;
+    if (column == 0)
+        return;
+    gci_spot to = own ? alltoall_result : gci_emit_slot(w->b, column);
+    for (; i < end; i++) {
+        int32_t ready = gci_emit_both(w->b, t->with[i].came, own ? w->may_write : GCI_NO_STEP);
+        for (int from = w->s->first[i]; from < w->s->first[i + 1]; from++, packed += bytes) {
+            bytes = alltoall_size(t, IN_BUNDLE, place, i, from);
+            size_t to_at = own ? gci_block_at(&t->blocks[IN_BUNDLE][1], gci_wide_rank(w, from)) : packed;
+            if (bytes > 0)
+                ready = gci_emit_copy(w->b, gci_spot_at(to, to_at), gci_spot_at(t->with[i].bundle, t->at[from]), bytes, ready);
+            t->at[from] += bytes;
+        }
+        if (!own)
+            gci_emit_pend(w->b, ready);
+    }
+    if (!own)
+        gci_wide_sign(w, gci_wide_send(w, gci_wide_rank(w, place), to, column, gci_emit_join(w->b)), sizes);
+}
+
+/* Does a member get all bundled blocks from the coordinator at once, so many bytes? */
+static bool alltoall_is_at_once(const alltoall *t, size_t bytes)
+{
+    return t->meets && bytes <= LITTLE / (size_t)gci_wide_size(t->w, t->w->mine);
+}
+
+static void alltoall_deal_out(alltoall *t, int place)
+{
+    gci_wide *w = t->w;
+    int clusters = w->s->clusters;
+    bool meets_here = t->meets && w->place == gci_wide_coordinator(w, w->mine);
+    uint32_t sizes;
+    if (meets_here && alltoall_is_at_once(t, alltoall_column(t, place, 0, clusters, &sizes))) {
+        alltoall_hand_out(t, place, 0, clusters);
+        return;
+    }
+    for (int d = !t->meets; d < clusters; d++) {
+        int i = (w->mine + clusters - d) % clusters;
+        if (alltoall_taker(w, w->mine, i) == w->place)
+            alltoall_hand_out(t, place, i, i + 1);
+    }
+}
+
+/* What this rank gets out of the bundles that others take. */
+static void alltoall_get(alltoall *t)
+{
+    gci_wide *w = t->w;
+    const gci_blocks *blocks = &t->blocks[IN_BUNDLE][1];
+    gci_wide_piece all = gci_wide_whole(w, blocks, 0, w->call->ranks);
+    int clusters = w->s->clusters, coordinator = gci_wide_coordinator(w, w->mine);
+    if (alltoall_is_at_once(t, all.bytes)) {
+        if (w->place != coordinator)
+            gci_wide_recv_blocks(w, coordinator, alltoall_result, blocks, all, w->may_write);
+        return;
+    }
+    for (int d = !t->meets; d < clusters; d++) {
+        int i = (w->mine + clusters - d) % clusters, taker = alltoall_taker(w, w->mine, i);
+        if (taker != w->place)
+            gci_wide_recv_blocks(w, taker, alltoall_result, blocks, gci_wide_whole(w, blocks, w->s->first[i], w->s->first[i + 1]),
+                                 w->may_write);
+    }
 }
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------- */
@@ -381,24 +495,23 @@ static void alltoall_take_bundle(alltoall *t, int i)
 /* For those of cluster i. */
 static void alltoall_make_room(alltoall *t, int i)
 {
-    alltoall_rows *r = &t->take[i];
+    alltoall_with *r = &t->with[i];
     int rows = gci_wide_size(t->w, i);
     uint32_t sizes;
-    alltoall_listen(t, i);
     for (int row = 0; row < rows; row++)
-        r->longest = gci_max(r->longest, alltoall_row(t, IN_ROW, i, row, &sizes));
+        r->longest = gci_max(r->longest, alltoall_row(t, IN_ROW, i, t->w->s->first[i] + row, &sizes));
     size_t turns = ROWS_AHEAD / gci_max(r->longest, 1) + 2;
     r->turns = turns < (size_t)rows ? (int)turns : rows;
     r->room = gci_emit_slot(t->w->b, r->longest * (size_t)r->turns);
 }
 
-static gci_spot alltoall_room(const alltoall_rows *r, int row)
+static gci_spot alltoall_room(const alltoall_with *r, int row)
 {
     return gci_spot_at(r->room, r->longest * (size_t)(row % r->turns));
 }
 
 /* When that room is free. */
-static int32_t alltoall_free(const alltoall_rows *r, int row)
+static int32_t alltoall_free(const alltoall_with *r, int row)
 {
     return row < r->turns ? GCI_NO_STEP : r->left[row - r->turns];
 }
@@ -408,7 +521,7 @@ static void alltoall_give_row(alltoall *t, int j, int row)
 {
     gci_wide *w = t->w;
     const gci_blocks *blocks = &t->blocks[IN_ROW][0];
-    int place = w->s->first[w->mine] + row, top = gci_wide_top(w, w->mine, j), taker = alltoall_taker(w, j, w->mine);
+    int place = w->s->first[w->mine] + row, top = alltoall_top(w, w->mine, j), taker = alltoall_taker(w, j, w->mine);
     int32_t ready = w->b->ready;
     uint32_t sizes;
     gci_spot at;
@@ -421,7 +534,6 @@ static void alltoall_give_row(alltoall *t, int j, int row)
         gci_wide_send_blocks(w, top, w->b->input, blocks, own, ready);
         return;
     }
-    alltoall_listen(t, j);
     size_t bytes = alltoall_sum(t, IN_ROW, j, place, &sizes);
     if (bytes == 0)
         return;
@@ -439,9 +551,9 @@ static void alltoall_give_row(alltoall *t, int j, int row)
 static void alltoall_take_row(alltoall *t, int i, int row)
 {
     gci_wide *w = t->w;
-    alltoall_rows *r = &t->take[i];
+    alltoall_with *r = &t->with[i];
     const gci_blocks *blocks = &t->blocks[IN_ROW][1];
-    int from = gci_wide_rank(w, w->s->first[i] + row), taker = alltoall_taker(w, w->mine, i);
+    int sender = w->s->first[i] + row, from = gci_wide_rank(w, sender), taker = alltoall_taker(w, w->mine, i);
     size_t own = gci_block_bytes(blocks, from), at = 0, bytes;
     gci_spot to = gci_spot_at(alltoall_result, own > 0 ? gci_block_at(blocks, from) : 0);
     uint32_t whose = gci_wide_hash(1, (size_t)from), sizes;
@@ -451,112 +563,21 @@ static void alltoall_take_row(alltoall *t, int i, int row)
         return;
     }
     r->left[row] = alltoall_free(r, row);
-    alltoall_listen(t, i);
-    size_t total = alltoall_row(t, IN_ROW, i, row, &sizes);
+    size_t total = alltoall_row(t, IN_ROW, i, sender, &sizes);
     if (total == 0)
         return;
     gci_spot all = alltoall_room(r, row);
-    int32_t came = gci_wide_recv(w, gci_wide_rank(w, gci_wide_top(w, i, w->mine)), all, total, r->left[row]);
+    int32_t came = gci_wide_recv(w, gci_wide_rank(w, alltoall_top(w, i, w->mine)), all, total, r->left[row]);
     gci_wide_sign(w, came, gci_wide_hash(sizes, (size_t)row));
     for (int place = w->s->first[w->mine]; place < w->s->first[w->mine + 1]; place++, at += bytes) {
         gci_spot part = gci_spot_at(all, at);
-        bytes = alltoall_size(t, IN_ROW, place, i, row);
+        bytes = alltoall_size(t, IN_ROW, place, i, sender);
         if (bytes > 0 && place == w->place)
             gci_emit_pend(w->b, gci_emit_copy(w->b, to, part, bytes, gci_emit_both(w->b, came, w->may_write)));
         else if (bytes > 0)
             gci_emit_pend(w->b, gci_wide_sign(w, gci_wide_send(w, gci_wide_rank(w, place), part, bytes, came), whose));
     }
     r->left[row] = gci_emit_join(w->b);
-}
-
-/* ---- whole ---------------------------------------------------------------------------------------------------------- */
-
-/* All of a cluster for the own one: row after row, one for each sender. */
-typedef struct alltoall_part { gci_spot at; size_t row; int32_t came; } alltoall_part;
-
-static bool alltoall_is_whole(const gci_wide *w)
-{
-    size_t own = w->call->own;
-    return gci_alltoall_bundles(w) && own > 0 && own <= WHOLE_ALL / (size_t)w->s->longest / (size_t)w->call->ranks;
-}
-
-/* Rows of all that the members have, by places. Returns when they are there. */
-static int32_t alltoall_meet(gci_wide *w, gci_spot rows, const gci_wide_piece *vector)
-{
-    for (int place = w->s->first[w->mine]; place < w->s->first[w->mine + 1]; place++) {
-        gci_emit_pend(w->b, place == w->place
-                          ? gci_wide_move(w, w->b->input, &w->call->send, vector, rows, false, w->b->ready)
-                          : gci_wide_recv(w, gci_wide_rank(w, place), rows, vector->bytes, GCI_NO_STEP));
-        rows = gci_spot_at(rows, vector->bytes);
-    }
-    return gci_emit_join(w->b);
-}
-
-/* Of these rows what is for cluster j goes there. */
-static void alltoall_part_with(gci_wide *w, const alltoall_part *rows, int j)
-{
-    size_t own = w->call->own, row = own * (size_t)gci_wide_size(w, j), size = (size_t)gci_wide_size(w, w->mine);
-    gci_spot bundle = gci_emit_slot(w->b, row * size), from = gci_spot_at(rows->at, own * (size_t)w->s->first[j]);
-    for (size_t i = 0; i < size; i++)
-        gci_emit_pend(w->b, gci_emit_copy(w->b, gci_spot_at(bundle, i * row), gci_spot_at(from, i * rows->row), row, rows->came));
-    gci_wide_send(w, gci_wide_rank(w, gci_wide_coordinator(w, j)), bundle, row * size, gci_emit_join(w->b));
-}
-
-/* All that is for the n-th member, by places. Returns when it is there. */
-static int32_t alltoall_put_together(gci_wide *w, const alltoall_part *part, size_t n, gci_spot to)
-{
-    size_t own = w->call->own;
-    for (int i = 0; i < w->s->clusters; i++) {
-        int32_t ready = part[i].came;
-        for (size_t row = 0; row < (size_t)gci_wide_size(w, i); row++, to = gci_spot_at(to, own))
-            ready = gci_emit_copy(w->b, to, gci_spot_at(part[i].at, row * part[i].row + n * own), own, ready);
-        gci_emit_pend(w->b, ready);
-    }
-    return gci_emit_join(w->b);
-}
-
-static void alltoall_coordinate(gci_wide *w, const gci_wide_piece *vector, alltoall_part *part)
-{
-    const gci_clusters *s = w->s;
-    int first = s->first[w->mine], size = gci_wide_size(w, w->mine);
-    size_t own = w->call->own;
-    alltoall_part rows = { gci_emit_slot(w->b, vector->bytes * (size_t)size), vector->bytes, GCI_NO_STEP };
-    rows.came = alltoall_meet(w, rows.at, vector);
-    for (int d = 1; d < s->clusters; d++)
-        alltoall_part_with(w, &rows, (w->mine + d) % s->clusters);
-    for (int i = 0; i < s->clusters; i++) {
-        size_t row = own * (size_t)size, bytes = row * (size_t)gci_wide_size(w, i);
-        part[i] = (alltoall_part){ gci_spot_at(rows.at, own * (size_t)first), rows.row, rows.came };
-        if (i != w->mine) {
-            part[i] = (alltoall_part){ gci_emit_slot(w->b, bytes), row, GCI_NO_STEP };
-            part[i].came = gci_wide_recv(w, gci_wide_rank(w, gci_wide_coordinator(w, i)), part[i].at, bytes, GCI_NO_STEP);
-        }
-    }
-    for (int place = first; place < first + size; place++) {
-        gci_spot all = gci_emit_slot(w->b, vector->bytes);
-        int32_t ready = alltoall_put_together(w, part, (size_t)(place - first), all);
-        if (place == w->place)
-            gci_wide_move(w, alltoall_result, &w->call->recv, vector, all, true, gci_emit_both(w->b, ready, w->may_write));
-        else
-            gci_wide_send(w, gci_wide_rank(w, place), all, vector->bytes, ready);
-    }
-}
-
-static void alltoall_whole(gci_wide *w)
-{
-    int coordinator = gci_wide_coordinator(w, w->mine);
-    gci_wide_piece vector = gci_wide_whole(w, &w->call->send, 0, w->call->ranks);
-    if (w->place != coordinator) {
-        gci_wide_send_blocks(w, coordinator, w->b->input, &w->call->send, vector, w->b->ready);
-        gci_wide_recv_blocks(w, coordinator, alltoall_result, &w->call->recv, vector, w->may_write);
-        return;
-    }
-    alltoall_part *part = gci_alloc(w->env, (size_t)w->s->clusters * sizeof *part);
-    if (part)
-        alltoall_coordinate(w, &vector, part);
-    else
-        w->b->error = GC_ERR_NOMEM;
-    gci_free(w->env, part);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------------ */
@@ -567,34 +588,37 @@ static void alltoall_pick(alltoall *t, int kind, bool recv, size_t *bytes, size_
     const gci_call *call = t->w->call;
     const gci_blocks *blocks = recv ? &call->recv : &call->send;
     size_t packed = 0;
-    t->blocks[kind][recv] = (gci_blocks){ .each = alltoall_of_kind(t->limit, kind, call->own) };
-    for (int rank = 0; rank < call->ranks && !call->even; rank++) {
+    t->blocks[kind][recv] = (gci_blocks){ .bytes = bytes, .at = at };
+    for (int rank = 0; rank < call->ranks; rank++) {
         size_t block = gci_block_bytes(blocks, rank);
         at[rank] = blocks->at ? blocks->at[rank] : packed;
-        bytes[rank] = alltoall_of_kind(t->limit, kind, block);
+        bytes[rank] = alltoall_of_kind(t->limit[t->w->s->of[rank] == t->w->mine], kind, block);
         packed += block;
     }
-    if (!call->even)
-        t->blocks[kind][recv] = (gci_blocks){ .bytes = bytes, .at = at };
 }
 
 static void alltoall_emit(alltoall *t)
 {
     gci_wide *w = t->w;
     int clusters = w->s->clusters;
-    gci_wide_direct(w, gci_max(t->limit[IN_BUNDLE], t->limit[IN_ROW]), false);
-    for (int d = 1; d < clusters; d++)
+    if (alltoall_is_little(w))
+        alltoall_meet(t);
+    gci_wide_direct(w, gci_max(t->limit[0][IN_BUNDLE], t->limit[0][IN_ROW]), false);
+    for (int d = 1; d < clusters + t->meets; d++)
         alltoall_give_bundle(t, (w->mine + d) % clusters);
     for (int row = 0; row < t->rows; row++)
         for (int d = 1; d < clusters && row < gci_wide_size(w, w->mine); d++)
             alltoall_give_row(t, (w->mine + d) % clusters, row);
-    gci_wide_direct(w, 0, true);
-    for (int d = 1; d < clusters; d++) {
-        int i = (w->mine + clusters - d) % clusters;
-        alltoall_take_bundle(t, i);
-        if (t->rows > 0 && alltoall_taker(w, w->mine, i) == w->place)
+    gci_wide_direct(w, t->limit[1][IN_BUNDLE], true);
+    for (int i = 0; i < clusters; i++)
+        if ((i != w->mine || t->meets) && alltoall_taker(w, w->mine, i) == w->place)
+            alltoall_take_bundle(t, i);
+    for (int place = w->s->first[w->mine]; place < w->s->first[w->mine + 1]; place++)
+        alltoall_deal_out(t, place);
+    alltoall_get(t);
+    for (int i = 0; i < clusters && t->rows > 0; i++)
+        if (i != w->mine && alltoall_taker(w, w->mine, i) == w->place)
             alltoall_make_room(t, i);
-    }
     for (int row = 0; row < t->rows; row++)
         for (int d = 1; d < clusters; d++) {
             int i = (w->mine + clusters - d) % clusters;
@@ -603,30 +627,51 @@ static void alltoall_emit(alltoall *t)
         }
 }
 
+/* What members have told, or bring to where they meet. */
+static void alltoall_hear(alltoall *t)
+{
+    const gci_wide *w = t->w;
+    size_t rides_at = 0;
+    for (int k = 0; k < w->s->clusters; k++) {
+        alltoall_with *with = &t->with[k];
+        with->sums_at = t->told;
+        with->sizes_at = with->sums_at + alltoall_told_sums(w, w->place, k);
+        with->rides_at = w->call->even ? w->call->own * (size_t)w->s->first[k] : rides_at;
+        t->told = with->sizes_at + alltoall_told_sizes(w, w->place, k);
+        rides_at += alltoall_rides_for(w, w->place, k);
+    }
+    t->size_bytes = alltoall_size_bytes(w);
+    t->rode.came = GCI_NO_STEP;
+    if (!w->call->heard)
+        return;
+    t->rode.most = alltoall_ride_bytes(w);
+    t->rode.at = (gci_spot){ GCI_BUF_HEARD, t->told };
+    t->rode.each = t->told + rides_at;
+}
+
 GCI void gci_wide_alltoall(gci_wide *w)
 {
     const gci_call *call = w->call;
-    alltoall t = { .w = w };
+    bool told = call->even || call->heard;
+    alltoall t = { .w = w, .meets = told && alltoall_meets(w) };
     size_t ranks = (size_t)call->ranks, clusters = (size_t)w->s->clusters;
-    if (alltoall_is_whole(w)) {
-        alltoall_whole(w);
-        return;
-    }
-    if (call->even || call->heard)
+    if (told)
         alltoall_limits(w, t.limit);
-    t.rows = t.limit[IN_ROW] > 0 ? w->s->longest : 0;
-    t.ride = call->heard ? gci_wide_ride_bytes(w) : 0;
-    size_t lists = (1 + 2 * 2 * KINDS) * ranks * sizeof *t.lists, left = (size_t)t.rows * sizeof *t.take->left;
-    t.lists = gci_alloc(w->env, lists + clusters * (sizeof *t.take + left));
+    t.rows = t.limit[0][IN_ROW] > 0 ? w->s->longest : 0;
+    size_t lists = (1 + 2 * 2 * KINDS) * ranks * sizeof *t.lists, left = (size_t)t.rows * sizeof *t.with->left;
+    t.lists = gci_alloc(w->env, lists + clusters * (sizeof *t.with + left));
     if (!t.lists) {
         w->b->error = GC_ERR_NOMEM;
         return;
     }
-    t.take = (alltoall_rows *)(void *)((char *)t.lists + lists);
+    t.with = (alltoall_with *)(void *)((char *)t.lists + lists);
     for (size_t i = 0; i < clusters; i++)
-        t.take[i].left = (int32_t *)(void *)((char *)(t.take + clusters) + i * left);
+        t.with[i] = (alltoall_with){ .came = GCI_NO_STEP,
+                                     .left = (int32_t *)(void *)((char *)(t.with + clusters) + i * left) };
+    t.at = t.lists + 2 * 2 * KINDS * ranks;
     for (size_t i = 0; i < 2 * KINDS; i++)
-        alltoall_pick(&t, (int)i / 2, i % 2, t.lists + (1 + 2 * i) * ranks, t.lists + (2 + 2 * i) * ranks);
+        alltoall_pick(&t, (int)i / 2, i % 2, t.lists + 2 * i * ranks, t.lists + (2 * i + 1) * ranks);
+    alltoall_hear(&t);
     alltoall_emit(&t);
     gci_free(w->env, t.lists);
 }

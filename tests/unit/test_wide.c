@@ -17,7 +17,8 @@
 
 enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        BUNDLE = 4096,           /* bytes: of a block that scatter and gather bundle, at most; */
-       WHOLE = 4096,            /* bytes of all even blocks of a cluster, at most, that an alltoall sends over its coordinator; */
+       WHOLE = 4096,            /* bytes of all even blocks of a cluster, at most, that an alltoall sends over its coordinator; and
+                                   of what is told or given there, or handed out, at once, of uneven ones; */
        BUNDLE_ALL = 2048,       /* alltoall, if clusters have at least as many ranks as there are clusters, and */
        BUNDLES_ALL = 4 << 20,   /* so much room for what goes from one to another; */
        ROW = 65536,             /* that alltoall sends in rows, if clusters have more pairs of ranks than there are clusters, and */
@@ -578,30 +579,48 @@ static void test_short_blocks_ride(void **state)
     (void)state;
     static const struct { int clusters, size; } grids[] = { { 3, 4 }, { 2, 16 }, { 2, 32 } };
     for (size_t i = 0; i < GCI_COUNT(grids); i++) {
-        int c = grids[i].clusters, n = grids[i].size, local = n - 1, others = c - 1;
+        int c = grids[i].clusters, n = grids[i].size, local = n - 1, others = c - 1, gathered = others + local;
         size_t ride = gci_min(RIDE, RIDES / (size_t)n);
-        int gathered = others + local, all = c * (n * local + others + others * local);    /* straight; across; handed out */
         assert_int_equal(count_messages(GCI_GATHER, false, 1, c, n), gathered);
         assert_int_equal(count_messages(GCI_GATHER, false, ride, c, n), gathered);
         assert_int_equal(count_messages(GCI_GATHER, false, ride + 1, c, n), gathered + others * local);
-        assert_int_equal(count_messages(GCI_ALLTOALL, false, 1, c, n), all);
-        assert_int_equal(count_messages(GCI_ALLTOALL, false, ride / (size_t)n, c, n), all);
-        assert_int_equal(count_messages(GCI_ALLTOALL, false, ride / (size_t)n + 1, c, n), all + c * others * local);
+    }
+    const int c = 2, n = 32, local = n - 1, all = c * (n * local + 1 + local);      /* straight; across; handed out */
+    const size_t ride = gci_min(RIDE, RIDES / (size_t)n) / (size_t)n;
+    assert_int_equal(count_messages(GCI_ALLTOALL, false, 1, c, n), all);
+    assert_int_equal(count_messages(GCI_ALLTOALL, false, ride, c, n), all);
+    assert_int_equal(count_messages(GCI_ALLTOALL, false, ride + 1, c, n), all + c * local);
+}
+
+/* In a call of few ranks: what short blocks there are goes to the coordinator at once, if it is little, or cluster by cluster, and
+ * comes back so; longer ones of the own cluster go straight. */
+static void test_few_meet_at_the_coordinator(void **state)
+{
+    (void)state;
+    static const struct { int clusters, size; } grids[] = { { 3, 4 }, { 2, 16 }, { 8, 3 } };
+    for (size_t i = 0; i < 2 * GCI_COUNT(grids); i++) {
+        bool even = i % 2;
+        int c = grids[i / 2].clusters, n = grids[i / 2].size, local = n - 1, others = c - 1;
+        size_t at_once = WHOLE / (size_t)(n * c * n), rides = even ? at_once : gci_min(RIDE, WHOLE / (size_t)(n * c)) / (size_t)n;
+        size_t here = WHOLE / (size_t)(n * n), blocks[] = { 1, rides, rides + 1, at_once, at_once + 1, here, here + 1 };
+        for (size_t k = 0; k < GCI_COUNT(blocks); k++) {
+            size_t block = blocks[k];
+            int by_cluster = c * (block <= here ? c : others) * local, straight = block <= here ? 0 : c * n * local;
+            int given = block <= rides ? even * c * local : by_cluster, got = block <= at_once ? c * local : by_cluster;
+            assert_int_equal(count_messages(GCI_ALLTOALL, even, block, c, n), given + c * others + got + straight);
+        }
     }
 }
 
-/* Even blocks that are so few bytes: one message to the coordinator and one back is all, for the own cluster, too. */
+/* Of many ranks only even blocks do that are so few bytes. */
 static void test_little_meets_at_the_coordinator(void **state)
 {
     (void)state;
-    static const struct { int clusters, size; } grids[] = { { 3, 4 }, { 2, 8 }, { 8, 3 } };
-    for (size_t i = 0; i < GCI_COUNT(grids); i++) {
-        int c = grids[i].clusters, n = grids[i].size, local = n - 1, others = c - 1;
-        size_t whole = WHOLE / (size_t)n / (size_t)(c * n);
-        assert_int_equal(count_messages(GCI_ALLTOALL, true, 1, c, n), c * (2 * local + others));
-        assert_int_equal(count_messages(GCI_ALLTOALL, true, whole, c, n), c * (2 * local + others));
-        assert_int_equal(count_messages(GCI_ALLTOALL, true, whole + 1, c, n), c * (n * local + 2 * others * local + others));
-    }
+    const int c = 2, n = 32, local = n - 1;
+    const size_t little = WHOLE / (size_t)(n * c * n);
+    assert_int_equal(count_messages(GCI_ALLTOALL, true, 1, c, n), c * (2 * local + 1));
+    assert_int_equal(count_messages(GCI_ALLTOALL, true, little, c, n), c * (2 * local + 1));
+    assert_int_equal(count_messages(GCI_ALLTOALL, true, little + 1, c, n), c * (n * local + 2 * local + 1));
 }
 
 /* Two ranks of a cluster are top and taker for each other, and rows are more than a taker has room for. */
@@ -841,6 +860,7 @@ int main(void)
         cmocka_unit_test(test_all_small_grids),
         cmocka_unit_test(test_random_grids),
         cmocka_unit_test(test_short_blocks_ride), cmocka_unit_test(test_little_meets_at_the_coordinator),
+        cmocka_unit_test(test_few_meet_at_the_coordinator),
         cmocka_unit_test(test_rows_do_not_wait_in_a_circle), cmocka_unit_test(test_uneven_blocks),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_long_vectors),
