@@ -265,6 +265,8 @@ static void coll_explain(const gc_comm *comm, const gci_notice *n, char text[GCI
     int code = -(int)n->word[5];
     if (code != GC_ERR_MISMATCH)
         snprintf(text, GCI_TEXT, "%s failed at rank %d: %s", mine, rank, gc_strerror(code));
+    else if (rank == other)
+        snprintf(text, GCI_TEXT, "rank %d calls %s, others call it with other arguments", rank, mine);
     else if (n->word[2] >> GCI_SIGNED_COLL == n->word[3] >> GCI_SIGNED_COLL)
         snprintf(text, GCI_TEXT, "rank %d calls %s, rank %d calls %s with other arguments", rank, mine, other, theirs);
     else
@@ -382,8 +384,9 @@ static void coll_end_mismatch(coll_run *run, const gci_notice *why)
     gc_comm *comm = run->comm;
     coll_explain(comm, why, text);
     coll_remember_failed(comm, run->signature, why);
-    int fault = (int)why->origin == comm->world->rank ? (int)why->word[4] : (int)why->origin;
-    coll_end(run, -(int)why->word[5], fault, text);
+    int code = -(int)why->word[5], origin = (int)why->origin, other = (int)why->word[4];
+    int fault = code == GC_ERR_MISMATCH && origin == other ? -1 : origin == comm->world->rank ? other : origin;
+    coll_end(run, code, fault, text);
 }
 
 /* Of a failure that this rank alone has seen the others must be told; deaths and aborts everybody hears of anyway. */
@@ -652,7 +655,7 @@ static void coll_advance(coll_run *run)
             coll_advance(run);
             return;
         }
-        coll_note_error(run, err, -1, gc_strerror(err));
+        coll_note_error(run, err, -1, err == GC_ERR_MISMATCH ? "ranks call it with blocks of other sizes" : gc_strerror(err));
     }
     int source;
     uint32_t signature;

@@ -567,7 +567,8 @@ typedef struct gci_builder {
     bool             input_is_recv;     /* it lies in the receive buffer: may be overwritten, and must where the result goes */
     int32_t          step_room, wait_room;
     int32_t         *pending;   int32_t pendings, pending_room;     /* steps for the next join */
-    int              error;     /* GC_OK, GC_ERR_NOMEM, GC_ERR_UNSUPPORTED: this algorithm does not fit the call */
+    int              error;     /* GC_OK, GC_ERR_NOMEM, GC_ERR_UNSUPPORTED: this algorithm does not fit the call,
+                                   GC_ERR_MISMATCH: sizes that were told do not agree */
 } gci_builder;
 
 /* Each appends a step that waits for `after`, and returns it. */
@@ -593,7 +594,7 @@ GCI size_t  gci_segment_at(const gci_call *, size_t bytes, int32_t i);          
 typedef struct gci_algo { const char *name; unsigned colls; void (*emit)(gci_builder *); bool by_model; } gci_algo;
 GCI const gci_algo *gci_algo_at(int i);                                 /* NULL: there are no more */
 GCI const gci_algo *gci_algo_find(enum gci_coll, const char *name);     /* NULL: none such */
-/* GC_OK, GC_ERR_NOMEM, GC_ERR_UNSUPPORTED. name: as given to gci_algo_find. */
+/* GC_OK, GC_ERR_NOMEM, GC_ERR_UNSUPPORTED, GC_ERR_MISMATCH. name: as given to gci_algo_find. */
 GCI int  gci_sched_build(gci_env *, const gci_algo *, const char *name, const gci_call *, gci_sched *);
 GCI void gci_sched_free(gci_env *, gci_sched *);
 GCI const char *gci_coll_name(enum gci_coll);                           /* "allreduce" */
@@ -893,13 +894,13 @@ GCI void   gci_wide_hear(gci_ask *);            /* all has been told: makes `siz
 GCI size_t gci_wide_ride_bytes(const gci_wide *);       /* that may ride with what one member tells about one cluster */
 GCI void   gci_wide_board(gci_ask *, size_t told_at, size_t send_at, size_t bytes);
 
-/* wide_alltoall.c. How many bytes one member tells another one, or itself, about clusters below `end`: sizes, and room for what
+/* wide_alltoall.c. How many bytes one member tells another one, or itself, about clusters: sizes, and room for what
  * rides; and what, `at` in ask->told. */
 GCI void   gci_wide_alltoall(gci_wide *);
 GCI bool   gci_alltoall_bundles(const gci_wide *);                      /* do all blocks between two clusters go together? */
 GCI bool   gci_alltoall_asks(const gci_wide *);                         /* must sizes be told, if they are uneven? */
-GCI size_t gci_alltoall_told(const gci_wide *, int to, int end);
-GCI size_t gci_alltoall_rides(const gci_wide *, int to, int end);
+GCI size_t gci_alltoall_told(const gci_wide *, int to);
+GCI size_t gci_alltoall_rides(const gci_wide *, int to);
 GCI void   gci_alltoall_tell(const gci_wide *, int to, gci_ask *, size_t at);
 
 /* ---- treecoll.c, exchange.c, circulant.c, wide_reduce.c, wide.c: the algorithms (pure) -------------------------- */

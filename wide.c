@@ -206,7 +206,8 @@ static void wide_gather(gci_wide *w)
  * of a few bytes ride with it: then it is itself the message to who makes the bundle, a top of an alltoall or the coordinator of
  * a gather, who so waits for no second one. Who is told does not know how much rides before it reads the sizes, so the room for
  * that is always sent; of scatters, and of gathers in the root's cluster, there is none. Sizes that do not agree between two ranks
- * are seen where their bundle gets another length, or bears another hash of its sizes (gci_step.sizes). */
+ * are seen where their bundle gets another length, or bears another hash of its sizes (gci_step.sizes), and of an alltoall within a
+ * cluster by who hands out its blocks. */
 
 GCI size_t gci_wide_ride_bytes(const gci_wide *w)
 {
@@ -225,8 +226,8 @@ typedef struct wide_word { int first, end; size_t sizes, room; } wide_word;
 static wide_word wide_word_for(gci_wide *w, int to)
 {
     if (w->call->coll == GCI_ALLTOALL)
-        return (wide_word){ w->s->first[w->mine], w->s->first[w->mine + 1], gci_alltoall_told(w, to, w->s->clusters),
-                            gci_alltoall_rides(w, to, w->s->clusters) };
+        return (wide_word){ w->s->first[w->mine], w->s->first[w->mine + 1], gci_alltoall_told(w, to),
+                            gci_alltoall_rides(w, to) };
     gci_local_node n = gci_wide_local_at(w, to, gci_wide_coordinator(w, w->mine), GCI_WIDE_BLOCKS);
     if (to == w->root_place || n.children == 0)
         return (wide_word){ to, to, 0, 0 };

@@ -13,16 +13,19 @@
  *
  *                       wide-area messages      latency         scratch, for each cluster that a rank is top or taker for
  *     bundles           clusters^2              l + L + l       all of them, 4 MiB at most
- *     rows              clusters * ranks        l + L + l       top: all of them, 16 MiB at most; taker: 512 KiB and two rows;
- *                                                               their sender: a copy, unless its blocks lie side by side
+ *     rows              clusters * ranks        l + L + l       top: all of them, 16 MiB at most; taker: 512 KiB and two rows,
+ *                                                               or, of few ranks, all; their sender: a copy, unless its blocks
+ *                                                               lie side by side
  *     straight          ranks^2                 L
  *
  * A top holds all rows because the messages of two ranks meet in their order: if it took a row only when there is room for it,
  * what its sender hands out to it as a taker would wait behind that, and so for a far taker, which may wait in the same way.
  *
  * In a call of few ranks, and of even blocks that are few bytes, messages count more than bytes. There the ranks of a cluster
- * meet at its coordinator: it is top and taker for all clusters, and for the own one, too, of blocks that are short enough. What a
- * rank has goes there in one message, if it is little, and what it gets comes from there in one.
+ * meet at its coordinator: it is top and taker for all clusters (so that rows are no more than 16 MiB for all of them), and for
+ * the own one, too, of blocks that are short enough, one's own among them. What a rank has goes there in one message, if it is
+ * little, and what it gets comes from there in one. A coordinator has room for all rows that come: else those of a slow link,
+ * which it hands out by turns with others, would keep it from taking these.
  *
  * Uneven blocks: what tops and takers must know, they hear first (gci_ask, wide.c). A member tells, about each other cluster,
  *
@@ -40,15 +43,17 @@ enum { LITTLE = 4 << 10,                /* bytes of all members of a cluster tha
        BUNDLE_ALL = 4 << 20,            /* of all blocks between two clusters in one */
        ROW_BLOCK = 64 << 10,            /* of a block in a row; */
        ROW_ALL = 16 << 20,              /* of all blocks between two clusters in rows: more would keep one NIC busy for long */
-       ROWS_AHEAD = 512 << 10,          /* of rows that a taker holds, beside one or two more */
+       ROWS_AHEAD = 512 << 10,          /* of rows that a taker holds, beside one or two more, unless ranks meet */
        SUM_BYTES = 8 };
-enum { ROW_RANKS = 64 };                /* ranks of a cluster, at most: a taker hands out as many messages as that squared */
+enum { ROW_RANKS = 64,                  /* ranks of a cluster, at most: a taker hands out as many messages as that squared */
+       FEW_PAIRS = ROW_ALL / ROW_BLOCK };       /* of a rank of a cluster and one of another: so few meet */
 
 enum { IN_BUNDLE, IN_ROW, KINDS };
 
 /* What this rank, as top or taker, has to do with a cluster. */
 typedef struct alltoall_with {
     size_t   sums_at, sizes_at, rides_at;   /* where that is in what a member has told about it */
+    bool     takes;         /* it is the taker; also of the own one, where ranks meet */
     gci_spot bundle;        /* that comes from there: row after row, one of each sender; */
     int32_t  came;          /* the step after which it is here */
     gci_spot room;          /* for a few rows that are messages of their own; */
@@ -67,8 +72,8 @@ typedef struct alltoall {
     size_t         *lists;                  /* of those blocks */
     size_t         *at;                     /* [ranks] by place: in a bundle here, where what is next of that row begins */
     size_t          told, size_bytes;       /* of what a member has told: how far to the next one's; what a size takes */
-    struct { size_t most, each; gci_spot at; int32_t came; } rode;      /* what members have for bundles and sent before, up to
-                                               `most` bytes for a cluster: the first one's, how far to the next one's, when */
+    struct { size_t most; gci_spot at; size_t each; int32_t came; } rode;       /* what members have for bundles and sent before,
+                                               up to `most` bytes for a cluster: the first one's, how far to the next one's, when */
     alltoall_with  *with;                   /* [clusters] */
 } alltoall;
 
@@ -115,11 +120,11 @@ static bool alltoall_is_little(const gci_wide *w)
     return own > 0 && gci_alltoall_bundles(w) && own <= LITTLE / (size_t)w->s->longest / (size_t)w->call->ranks;
 }
 
-/* Do the ranks of a cluster meet at its coordinator? They do in a call of few: so few that what members tell it is little. */
+/* Do the ranks of a cluster meet at its coordinator? */
 static bool alltoall_meets(const gci_wide *w)
 {
-    size_t told = (size_t)w->call->ranks * alltoall_size_bytes(w) + (size_t)w->s->clusters * alltoall_sums_bytes(w);
-    return told <= LITTLE / (size_t)w->s->longest || alltoall_is_little(w);
+    size_t pairs = (size_t)w->s->longest * (size_t)w->s->second * (size_t)(w->s->clusters - 1);
+    return pairs <= FEW_PAIRS || alltoall_is_little(w);
 }
 
 static size_t alltoall_of_kind(const size_t limit[KINDS], int kind, size_t block)
@@ -175,10 +180,10 @@ static size_t alltoall_told_sizes(const gci_wide *w, int to, int k)
     return told ? alltoall_size_bytes(w) * (size_t)gci_wide_size(w, k) : 0;
 }
 
-GCI size_t gci_alltoall_told(const gci_wide *w, int to, int end)
+GCI size_t gci_alltoall_told(const gci_wide *w, int to)
 {
     size_t bytes = 0;
-    for (int k = 0; k < end; k++)
+    for (int k = 0; k < w->s->clusters; k++)
         bytes += alltoall_told_sums(w, to, k) + alltoall_told_sizes(w, to, k);
     return bytes;
 }
@@ -224,10 +229,10 @@ static size_t alltoall_rides_for(const gci_wide *w, int to, int k)
     return gci_min(alltoall_ride_bytes(w), limit[k == w->mine][IN_BUNDLE] * (size_t)gci_wide_size(w, k));
 }
 
-GCI size_t gci_alltoall_rides(const gci_wide *w, int to, int end)
+GCI size_t gci_alltoall_rides(const gci_wide *w, int to)
 {
     size_t bytes = 0;
-    for (int k = 0; k < end; k++)
+    for (int k = 0; k < w->s->clusters; k++)
         bytes += alltoall_rides_for(w, to, k);
     return bytes;
 }
@@ -394,7 +399,7 @@ static void alltoall_take_bundle(alltoall *t, int i)
     for (int place = w->s->first[i]; place < w->s->first[i + 1]; place++) {
         row = alltoall_row(t, IN_BUNDLE, i, place, &sizes_of);
         if (w->call->heard && i == w->mine && (row != alltoall_sum(t, IN_BUNDLE, i, place, &sent_sizes) || sizes_of != sent_sizes))
-            w->b->error = GC_ERR_MISMATCH;
+            w->b->error = w->b->error ? w->b->error : GC_ERR_MISMATCH;
         t->at[place] = total;
         total += row;
         sizes = gci_wide_hash(sizes, sizes_of);
@@ -457,15 +462,14 @@ static void alltoall_deal_out(alltoall *t, int place)
 {
     gci_wide *w = t->w;
     int clusters = w->s->clusters;
-    bool meets_here = t->meets && w->place == gci_wide_coordinator(w, w->mine);
     uint32_t sizes;
-    if (meets_here && alltoall_is_at_once(t, alltoall_column(t, place, 0, clusters, &sizes))) {
+    if (t->with[w->mine].takes && alltoall_is_at_once(t, alltoall_column(t, place, 0, clusters, &sizes))) {
         alltoall_hand_out(t, place, 0, clusters);
         return;
     }
     for (int d = !t->meets; d < clusters; d++) {
         int i = (w->mine + clusters - d) % clusters;
-        if (alltoall_taker(w, w->mine, i) == w->place)
+        if (t->with[i].takes)
             alltoall_hand_out(t, place, i, i + 1);
     }
 }
@@ -501,7 +505,7 @@ static void alltoall_make_room(alltoall *t, int i)
     for (int row = 0; row < rows; row++)
         r->longest = gci_max(r->longest, alltoall_row(t, IN_ROW, i, t->w->s->first[i] + row, &sizes));
     size_t turns = ROWS_AHEAD / gci_max(r->longest, 1) + 2;
-    r->turns = turns < (size_t)rows ? (int)turns : rows;
+    r->turns = !t->meets && turns < (size_t)rows ? (int)turns : rows;
     r->room = gci_emit_slot(t->w->b, r->longest * (size_t)r->turns);
 }
 
@@ -611,13 +615,13 @@ static void alltoall_emit(alltoall *t)
             alltoall_give_row(t, (w->mine + d) % clusters, row);
     gci_wide_direct(w, t->limit[1][IN_BUNDLE], true);
     for (int i = 0; i < clusters; i++)
-        if ((i != w->mine || t->meets) && alltoall_taker(w, w->mine, i) == w->place)
+        if (t->with[i].takes)
             alltoall_take_bundle(t, i);
     for (int place = w->s->first[w->mine]; place < w->s->first[w->mine + 1]; place++)
         alltoall_deal_out(t, place);
     alltoall_get(t);
     for (int i = 0; i < clusters && t->rows > 0; i++)
-        if (i != w->mine && alltoall_taker(w, w->mine, i) == w->place)
+        if (i != w->mine && t->with[i].takes)
             alltoall_make_room(t, i);
     for (int row = 0; row < t->rows; row++)
         for (int d = 1; d < clusters; d++) {
@@ -638,6 +642,7 @@ static void alltoall_hear(alltoall *t)
         with->sizes_at = with->sums_at + alltoall_told_sums(w, w->place, k);
         with->rides_at = w->call->even ? w->call->own * (size_t)w->s->first[k] : rides_at;
         t->told = with->sizes_at + alltoall_told_sizes(w, w->place, k);
+        with->takes = (k != w->mine || t->meets) && alltoall_taker(w, w->mine, k) == w->place;
         rides_at += alltoall_rides_for(w, w->place, k);
     }
     t->size_bytes = alltoall_size_bytes(w);

@@ -17,8 +17,8 @@
 
 enum { MOST_RANKS = 300, MOST_CLUSTERS = 16,
        BUNDLE = 4096,           /* bytes: of a block that scatter and gather bundle, at most; */
-       WHOLE = 4096,            /* bytes of all even blocks of a cluster, at most, that an alltoall sends over its coordinator; and
-                                   of what is told or given there, or handed out, at once, of uneven ones; */
+       LITTLE = 4096,           /* bytes of all even blocks of a cluster, at most, that an alltoall sends over its coordinator; and
+                                   of what is given there, or handed out, at once, where few ranks meet; */
        BUNDLE_ALL = 2048,       /* alltoall, if clusters have at least as many ranks as there are clusters, and */
        BUNDLES_ALL = 4 << 20,   /* so much room for what goes from one to another; */
        ROW = 65536,             /* that alltoall sends in rows, if clusters have more pairs of ranks than there are clusters, and */
@@ -537,7 +537,7 @@ static void test_limits(void **state)
 {
     (void)state;
     static const int site[9] = { 0, 0, 0, 1, 1, 1, 1, 2, 2 };
-    static const size_t lengths[] = { WHOLE / 4 / 9, WHOLE / 4 / 9 + 1, BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1,
+    static const size_t lengths[] = { LITTLE / 4 / 9, LITTLE / 4 / 9 + 1, BUNDLE_ALL, BUNDLE_ALL + 1, BUNDLE, BUNDLE + 1,
                                       SHORT, SHORT + 1, ROW, ROW + 1 };
     grid g;
     bool right = true;
@@ -601,8 +601,8 @@ static void test_few_meet_at_the_coordinator(void **state)
     for (size_t i = 0; i < 2 * GCI_COUNT(grids); i++) {
         bool even = i % 2;
         int c = grids[i / 2].clusters, n = grids[i / 2].size, local = n - 1, others = c - 1;
-        size_t at_once = WHOLE / (size_t)(n * c * n), rides = even ? at_once : gci_min(RIDE, WHOLE / (size_t)(n * c)) / (size_t)n;
-        size_t here = WHOLE / (size_t)(n * n), blocks[] = { 1, rides, rides + 1, at_once, at_once + 1, here, here + 1 };
+        size_t at_once = LITTLE / (size_t)(n * c * n), rides = even ? at_once : gci_min(RIDE, LITTLE / (size_t)(n * c)) / (size_t)n;
+        size_t here = LITTLE / (size_t)(n * n), blocks[] = { 1, rides, rides + 1, at_once, at_once + 1, here, here + 1 };
         for (size_t k = 0; k < GCI_COUNT(blocks); k++) {
             size_t block = blocks[k];
             int by_cluster = c * (block <= here ? c : others) * local, straight = block <= here ? 0 : c * n * local;
@@ -617,23 +617,23 @@ static void test_little_meets_at_the_coordinator(void **state)
 {
     (void)state;
     const int c = 2, n = 32, local = n - 1;
-    const size_t little = WHOLE / (size_t)(n * c * n);
+    const size_t little = LITTLE / (size_t)(n * c * n);
     assert_int_equal(count_messages(GCI_ALLTOALL, true, 1, c, n), c * (2 * local + 1));
     assert_int_equal(count_messages(GCI_ALLTOALL, true, little, c, n), c * (2 * local + 1));
     assert_int_equal(count_messages(GCI_ALLTOALL, true, little + 1, c, n), c * (n * local + 2 * local + 1));
 }
 
-/* Two ranks of a cluster are top and taker for each other, and rows are more than a taker has room for. */
+/* Two ranks of a cluster are top and taker for each other, and rows are more than a taker has room for; so many ranks do not meet. */
 static void test_rows_do_not_wait_in_a_circle(void **state)
 {
     (void)state;
-    static const int site[20] = { 0, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 3, 1, 3, 1, 3, 1, 3, 1, 1 };
-    size_t sizes[20 * 20];
+    static const int site[24] = { 0, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 3, 1, 3, 1, 3, 1, 3, 1, 1, 1, 3, 1, 3 };
+    size_t sizes[24 * 24];
     grid g;
     for (size_t i = 0; i < GCI_COUNT(sizes); i++)
         sizes[i] = ROW;
-    make_grid(&g, 20, site, false);
-    bool right = run_job(&(job_spec){ .coll = GCI_ALLTOALL, .algo = "wide", .ranks = 20, .elem_bytes = 1, .bytes = ROW,
+    make_grid(&g, 24, site, false);
+    bool right = run_job(&(job_spec){ .coll = GCI_ALLTOALL, .algo = "wide", .ranks = 24, .elem_bytes = 1, .bytes = ROW,
                                       .clusters = &g.s, .sizes = sizes });
     drop_grid(&g);
     assert_true(right);
