@@ -132,12 +132,18 @@ static size_t alltoall_of_kind(const size_t limit[KINDS], int kind, size_t block
     return block <= limit[kind] && (kind == IN_BUNDLE || block > limit[IN_BUNDLE]) ? block : 0;
 }
 
-static void alltoall_limits(const gci_wide *w, size_t limit[2][KINDS])
+/* Within the own cluster. */
+static size_t alltoall_bundle_limit_here(const gci_wide *w)
 {
     size_t size = (size_t)gci_wide_size(w, w->mine);
+    return alltoall_meets(w) ? gci_min(alltoall_bundle_limit(w), LITTLE / size / size) : 0;
+}
+
+static void alltoall_limits(const gci_wide *w, size_t limit[2][KINDS])
+{
     limit[0][IN_BUNDLE] = alltoall_bundle_limit(w);
     limit[0][IN_ROW] = alltoall_row_limit(w);
-    limit[1][IN_BUNDLE] = alltoall_meets(w) ? gci_min(limit[0][IN_BUNDLE], LITTLE / size / size) : 0;
+    limit[1][IN_BUNDLE] = alltoall_bundle_limit_here(w);
     limit[1][IN_ROW] = 0;
 }
 
@@ -222,11 +228,10 @@ static size_t alltoall_ride_bytes(const gci_wide *w)
 /* Room for blocks to cluster k, in what a member tells another one, or itself. */
 static size_t alltoall_rides_for(const gci_wide *w, int to, int k)
 {
-    size_t limit[2][KINDS];
     if (!alltoall_tells_about(w, k) || alltoall_top(w, w->mine, k) != to)
         return 0;
-    alltoall_limits(w, limit);
-    return gci_min(alltoall_ride_bytes(w), limit[k == w->mine][IN_BUNDLE] * (size_t)gci_wide_size(w, k));
+    size_t limit = k == w->mine ? alltoall_bundle_limit_here(w) : alltoall_bundle_limit(w);
+    return gci_min(alltoall_ride_bytes(w), limit * (size_t)gci_wide_size(w, k));
 }
 
 GCI size_t gci_alltoall_rides(const gci_wide *w, int to)
