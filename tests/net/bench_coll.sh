@@ -266,7 +266,7 @@ between_sites() {
                 else
                     printf '%-48s %9s %9s %9s %6s %20s %9s %10s %10s\n' '(ms)' bound bare warm ratio 'least .. most' cold crossed must
                     bedded=''
-                    for op in $OPERATIONS; do
+                    for op in ${OPERATIONS#barrier}; do            # which has no bytes
                         wanted "$name: $op" || continue
                         [ -n "$bedded" ] || build_bed "$SITE_COUNT" "${s#*:}" $way 10ms
                         bedded=1
