@@ -156,17 +156,16 @@ chosen=''
 for m in $MPI; do mpi_ready "${m%-*}" && chosen="$chosen $m"; done
 
 # ---- the bound ----
-bound() { # operation, bytes, pairs|uplinks: bytes that must cross the busiest link (0: none), ms, bytes from site to site
+bound() { # operation, bytes, pairs|uplinks: bytes that must cross the busiest link, ms, bytes from site to site
     awk -v op="${1%v}" -v m="$2" -v up="$([ "$3" = uplinks ] && echo 1 || echo 0)" -v s="$SITE_COUNT" -v n="$per_site" \
         -v rate="$RATE" 'BEGIN {
-        if (op == "barrier") flow = 0
-        else if (op == "bcast" || op == "allreduce" || op == "scan" || op == "exscan" || op == "reduce") flow = m
+        if (op == "bcast" || op == "allreduce" || op == "scan" || op == "exscan" || op == "reduce") flow = m
         else if (op == "alltoall") flow = n * n * m
         else flow = n * m               # gather, scatter, allgather, reduce_scatter
         away = up && op != "reduce" && op != "gather" ? s - 1 : 1       # other sites whose data share what is narrow
         x = away * flow
         before = op != "bcast" && op != "scatter"; after = op != "gather" && op != "reduce"
-        printf "%d %.3f %d\n", x, 10 + (before + after) * (n > 1) * 0.05 + (x + 48) * 1500 / 1448 / rate, (flow > 0 ? flow : 1) }'
+        printf "%d %.3f %d\n", x, 10 + (before + after) * (n > 1) * 0.05 + (x + 48) * 1500 / 1448 / rate, flow }'
 }
 crossed() { # pairs|uplinks, operations: bytes on the busiest
     awk -v up="$([ "$1" = uplinks ] && echo 1 || echo 0)" -v n="$2" '
